@@ -1,0 +1,1 @@
+"""Networks and signal processing that know nothing of systems, files, devices or seeds."""

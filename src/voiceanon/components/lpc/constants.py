@@ -1,0 +1,21 @@
+"""Numbers of the root finder, which both backends share."""
+
+TINY = 2.2250738585072014e-308
+"""Smallest normal float64; keeps 0/0 of an exhausted frame at 0."""
+
+MAX_ITERATIONS = 60
+"""Bound of the Ehrlich-Aberth iteration; speech needs 5 to 16."""
+
+TOLERANCE = 1e-8
+"""Relative step at which a root is final: convergence is cubic, so the next would be rounding."""
+
+REAL_TOLERANCE = 1e-8
+"""A root whose imaginary part is below this share of its magnitude is real. A pair nearer to the
+axis is a double root to within what float64 resolves."""
+
+START_ANGLE = 0.7
+"""Turns the ring of starting points (radians), so that it is not symmetric to the real axis:
+a conjugate pair could never part into two real roots."""
+
+START_RADIUS_MIN = 1e-3
+"""Least radius of that ring."""

@@ -1,0 +1,1 @@
+"""Facts about systems, and their weights, as data."""

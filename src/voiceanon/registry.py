@@ -1,0 +1,185 @@
+"""id -> (implementation, configuration, facts). A system's module is imported at first use."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import torch
+
+from voiceanon.anonymizer import Anonymizer
+from voiceanon.devices import check_precision, resolve_device
+from voiceanon.errors import ConfigError, MissingDependencyError, UnknownSystemError
+from voiceanon.hub.manifest import read_manifest
+from voiceanon.types import Precision, SystemInfo
+
+ENTRY_POINTS = "voiceanon.systems"
+"""Group under which another package offers a system: ``name = "package.module:Class"``."""
+
+_BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
+    "vpc2024-b2": ("voiceanon.systems.mcadams:McAdams", {}),
+}
+"""Where a system stands, and the settings in which it differs from its family's defaults."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    info: SystemInfo
+    implementation: str | type[Anonymizer]
+    options: Mapping[str, Any]
+
+
+_registered: dict[str, _Entry] = {}
+
+
+def register(
+    implementation: type[Anonymizer], info: SystemInfo | None = None, **options: Any
+) -> None:
+    """Makes a system known to `load` in this process.
+
+    Args:
+        implementation: The class.
+        info: Facts; ``None`` if they stand in the class as ``info``.
+        **options: Settings in which this system differs from the defaults of ``Config``.
+
+    Raises:
+        ConfigError: A name is taken, is not lower case, or an option is unknown.
+    """
+    info = implementation.info if info is None else info
+    _check_options(implementation, info.id, options)
+    taken = _names()
+    for name in (info.id, *info.aliases):
+        if name != name.lower() or not name:
+            raise ConfigError(f"register: the name {name!r} must be lower case.")
+        if name in taken:
+            raise ConfigError(f"register: the name {name!r} is taken by {taken[name].info.id}.")
+    _registered[info.id] = _Entry(info, implementation, options)
+
+
+def list_systems() -> tuple[str, ...]:
+    """Canonical ids of all systems, sorted; those of other packages by entry point name."""
+    known = _names()
+    offered = {name for name in _offered() if name not in known}
+    return tuple(sorted({entry.info.id for entry in known.values()} | offered))
+
+
+def system_info(name: str) -> SystemInfo:
+    """Facts about a system, without building it.
+
+    Args:
+        name: Id or alias.
+
+    Raises:
+        UnknownSystemError: There is no such system.
+    """
+    return _find(name).info
+
+
+def system_config(name: str) -> Any:
+    """The settings with which `load` builds a system if no option is given.
+
+    Args:
+        name: Id or alias.
+
+    Raises:
+        UnknownSystemError: There is no such system.
+        MissingDependencyError: A package that the system needs is not installed.
+    """
+    entry = _find(name)
+    return _implementation(entry).Config(**entry.options)
+
+
+def load(
+    name: str,
+    *,
+    device: str | torch.device = "auto",
+    precision: Precision = "float32",
+    **options: Any,
+) -> Anonymizer:
+    """Builds a system.
+
+    Args:
+        name: Id or alias, such as ``"b2"``; see `list_systems`.
+        device: ``"auto"`` (CUDA if there is any, else the CPU), ``"cpu"``, ``"cuda"``,
+            ``"cuda:N"`` or ``"mps"``.
+        precision: Arithmetic of the networks: ``"float32"``, ``"tf32"``, ``"bfloat16"``,
+            ``"float16"``.
+        **options: Fields of the system's ``Config``.
+
+    Raises:
+        UnknownSystemError: There is no such system.
+        ConfigError: An option, the device or the precision does not fit.
+        MissingDependencyError: A package that the system needs is not installed.
+    """
+    entry = _find(name)
+    check_precision(precision)
+    where = resolve_device(device)
+    implementation = _implementation(entry)
+    _check_options(implementation, entry.info.id, options)
+    config = implementation.Config(**{**entry.options, **options})
+    system = implementation(config, entry.info)
+    system.precision = precision
+    return system.to(where).eval()
+
+
+@cache
+def _built_in() -> dict[str, _Entry]:
+    return {
+        system_id: _Entry(read_manifest(system_id), place, options)
+        for system_id, (place, options) in _BUILT_IN.items()
+    }
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _names() -> dict[str, _Entry]:
+    entries = [*_built_in().values(), *_registered.values()]
+    return {name: entry for entry in entries for name in (entry.info.id, *entry.info.aliases)}
+
+
+def _find(name: str) -> _Entry:
+    known = _names()
+    wanted = name.lower() if isinstance(name, str) else name
+    if wanted in known:
+        return known[wanted]
+    if wanted in _offered():
+        implementation = _offered()[wanted].load()
+        return _Entry(implementation.info, implementation, {})
+    names = sorted({*known, *_offered()})
+    near = difflib.get_close_matches(str(wanted), names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    raise UnknownSystemError(f"system: {name!r} is unknown{hint} Known are {', '.join(names)}.")
+
+
+def _implementation(entry: _Entry) -> type[Anonymizer]:
+    if not isinstance(entry.implementation, str):
+        return entry.implementation
+    module, _, name = entry.implementation.partition(":")
+    try:
+        implementation: type[Anonymizer] = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"{entry.info.id}: the package {error.name!r} is not installed; install it, or "
+            "reinstall voiceanon with its dependencies."
+        ) from error
+    return implementation
+
+
+def _check_options(
+    implementation: type[Anonymizer], system_id: str, options: Mapping[str, Any]
+) -> None:
+    allowed = [field.name for field in fields(implementation.Config)]
+    unknown = [name for name in options if name not in allowed]
+    if unknown:
+        raise ConfigError(
+            f"{system_id}: unknown option {', '.join(map(repr, unknown))}; its options are "
+            f"{', '.join(allowed)}."
+        )
