@@ -1,4 +1,7 @@
-"""Reading and writing audio files, through libsndfile alone."""
+"""Reading and writing audio files, through libsndfile alone.
+
+soundfile is imported at first use, so that arrays can be anonymized where it is missing.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import soundfile
 
 from voiceanon.audio.checks import check_rate
 from voiceanon.audio.headers import check_complete
 from voiceanon.errors import AudioError, AudioWarning
+
+if TYPE_CHECKING:
+    import soundfile
 
 READABLE = frozenset((
     ".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".nist", ".aif", ".aiff", ".aifc",
@@ -76,6 +81,8 @@ def _opened(path: Path) -> Iterator[soundfile.SoundFile]:
         raise AudioError(f"{path}: there is no such file.")
     if path.stat().st_size == 0:
         raise AudioError(f"{path}: the file is empty (0 bytes).")
+    import soundfile
+
     try:
         with soundfile.SoundFile(path) as file:
             yield file
@@ -102,8 +109,14 @@ def read_facts(path: str | os.PathLike[str]) -> FileFacts:
     return facts
 
 
-def read(path: str | os.PathLike[str]) -> tuple[npt.NDArray[np.float32], int]:
-    """Reads a whole file.
+def read(
+    path: str | os.PathLike[str], frames: tuple[int, int] | None = None
+) -> tuple[npt.NDArray[np.float32], int]:
+    """Reads a file.
+
+    Args:
+        path: See `READABLE`.
+        frames: First sample and sample after the last one; ``None`` for the whole file.
 
     Returns:
         float32 ``(C, T)``, full scale 1.0, and the rate in Hz.
@@ -113,11 +126,14 @@ def read(path: str | os.PathLike[str]) -> tuple[npt.NDArray[np.float32], int]:
     """
     path = Path(path)
     facts = read_facts(path)
+    start, stop = frames or (0, facts.samples)
     with _opened(path) as file:
-        data = file.read(dtype="float32", always_2d=True)
-    if len(data) < facts.samples:
+        file.seek(start)
+        data = file.read(stop - start, dtype="float32", always_2d=True)
+    if len(data) < stop - start:
         raise AudioError(
-            f"{path}: the file is truncated: {facts.samples} samples announced, {len(data)} found."
+            f"{path}: the file is truncated: {stop - start} samples from {start} on were expected, "
+            f"{len(data)} found."
         )
     return np.ascontiguousarray(data.T), facts.sample_rate
 
@@ -159,6 +175,8 @@ def write(
     Raises:
         AudioError: The ending is unknown, or the container cannot hold this rate or format.
     """
+    import soundfile
+
     path = Path(path)
     check_writable(path)
     suffix = path.suffix.lower()
@@ -209,6 +227,8 @@ def _fit_full_scale(
 def _write_samples(
     path: Path, data: npt.NDArray[np.float32], sample_rate: int, container: str, subtype: str
 ) -> None:
+    import soundfile
+
     samples: npt.NDArray[Any] = data.T
     if subtype in _INTEGER_BITS:
         samples = _quantize(samples, _INTEGER_BITS[subtype])

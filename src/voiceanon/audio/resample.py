@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-import soxr
 import torch
 from torch import Tensor
 
@@ -35,6 +34,9 @@ class Resampler:
     """
 
     def __init__(self, rate_in: int, rate_out: int, exact: int | None = None) -> None:
+        # Imported at first use, so that audio at the model's rate needs no resampler.
+        import soxr
+
         self._rates = rate_in, rate_out
         self._exact = exact
         self._stream = soxr.ResampleStream(rate_in, rate_out, 1, dtype="float32", quality=QUALITY)
