@@ -21,7 +21,7 @@ from voiceanon._version import __version__
 from voiceanon.audio import io
 from voiceanon.audio.checks import check_duration
 from voiceanon.audio.forms import open_audio
-from voiceanon.audio.level import LevelMeter, decibels
+from voiceanon.audio.level import LevelMeter, Meter, decibels
 from voiceanon.audio.source import Source
 from voiceanon.devices import check_precision
 from voiceanon.errors import AudioError, AudioWarning, ConfigError
@@ -109,12 +109,16 @@ class Anonymizer(nn.Module, ABC):
             )
         return dict(target)
 
-    def published_gain(self, source: LevelMeter, result: LevelMeter) -> float:
-        """Gain of the published system's level step.
+    def new_meter(self) -> Meter:
+        """What the level step needs to know of a converted channel, measured while it passes."""
+        return LevelMeter()
+
+    def published_gain(self, source: LevelMeter, results: Sequence[Any]) -> float:
+        """Gain of the published system's level step, one for all channels.
 
         Args:
             source: Peak and RMS of the recording, all channels, at its own rate.
-            result: The same of the converted recording, at `sample_rate`.
+            results: The `new_meter` of each channel that was converted, at `sample_rate`.
         """
         return 1.0
 

@@ -8,7 +8,7 @@ from typing import Literal, TypedDict, get_args
 from torch import Tensor
 
 from voiceanon.audio.forms import Opened
-from voiceanon.audio.level import LevelMeter
+from voiceanon.audio.level import Meter
 from voiceanon.audio.source import Source
 from voiceanon.errors import ConfigError
 from voiceanon.types import Level, Loudness, Seed, Target
@@ -55,7 +55,7 @@ class Recording:
         opened: As the caller passed it.
         source: The checked samples.
         voice: The voice that it gets.
-        level: Of the converted signal at the model's rate.
+        meters: What measured each converted channel at the model's rate; silent ones have none.
         chunks: Pieces that the longest channel was cut into.
         gain: Of the level step.
         result: float32 ``(C, T)`` at the recording's rate, once finished.
@@ -64,7 +64,7 @@ class Recording:
     opened: Opened
     source: Source
     voice: Voice
-    level: LevelMeter = field(default_factory=LevelMeter)
+    meters: list[Meter] = field(default_factory=list)
     chunks: int = 0
     gain: float = 1.0
     result: Tensor = field(default_factory=lambda: Tensor())

@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 class Track:
     """One channel of a recording: read at the model's rate, delivered at the recording's."""
 
-    def __init__(self, recording: Recording, channel: int, sink: Sink, model_rate: int) -> None:
+    def __init__(self, recording: Recording, channel: int, sink: Sink, system: Anonymizer) -> None:
         source = recording.source
+        model_rate = system.sample_rate
         self.recording = recording
+        self._meter = system.new_meter()
+        recording.meters.append(self._meter)
         self.reader = TrackReader(source, channel, model_rate)
         self._channel = channel
         self._sink = sink
@@ -38,7 +41,7 @@ class Track:
 
     def deliver(self, piece: Tensor, last: bool) -> None:
         """Takes the next float32 ``(T,)`` of the converted channel."""
-        self.recording.level.add(piece)
+        self._meter.add(piece)
         self._sink.append(self._channel, self._back.push(piece, last))
 
 
@@ -58,7 +61,7 @@ class Runner:
         """Fills in the result, gain and chunk count of each recording."""
         sinks = [self._make_sink(recording) for recording in recordings]
         tracks = [
-            Track(recording, channel, sink, self._rate)
+            Track(recording, channel, sink, self._system)
             for recording, sink in zip(recordings, sinks, strict=True)
             for channel in range(recording.source.channels)
             if channel not in recording.source.silent
@@ -154,7 +157,7 @@ class Runner:
     def _finish(self, recording: Recording, sink: Sink, loudness: Loudness) -> None:
         result = sink.finish()
         if loudness == "published":
-            recording.gain = self._system.published_gain(recording.source.level, recording.level)
+            recording.gain = self._system.published_gain(recording.source.level, recording.meters)
         elif loudness == "keep":
             level = LevelMeter()
             for start in range(0, result.shape[1], BLOCK_SAMPLES):

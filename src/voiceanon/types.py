@@ -27,14 +27,22 @@ class WeightFile:
     """One published file of weights and its passport.
 
     Attributes:
-        name: Published file name.
-        address: Public address.
+        name: Published file name; in a Hub repository, its path there.
+        address: Public address of the file.
         revision: Pinned commit, tag or release.
         size: Bytes, or ``None`` if not published.
         sha256: Hex digest, or the plain word ``"unknown"``.
         licence: Licence of the weights, or ``"not stated"``.
         licence_source: Address where that licence stands.
-        training_data: Corpora that the weights were trained on.
+        training_data: Corpora that the weights were trained on, or ``"not stated"``.
+        repository: Hub repository such as ``"microsoft/wavlm-large"``; ``None`` for a file that
+            lies elsewhere.
+        folder: Folder that tells it from another published file of the same name, such as the
+            repository's name; ``None`` where the name is enough.
+        members: Files that are wanted from this archive; empty for a file that is used as it is.
+        other_digest: Another published digest: ``"md5:..."``, ``"git-blob:..."`` (Git's name of
+            the content), ``"sha256-prefix:..."``, or ``"not stated"``.
+        optional: Whether only some settings of the system need it.
     """
 
     name: str
@@ -45,6 +53,16 @@ class WeightFile:
     licence: str
     licence_source: str
     training_data: str
+    repository: str | None = None
+    folder: str | None = None
+    members: tuple[str, ...] = ()
+    other_digest: str = "not stated"
+    optional: bool = False
+
+    @property
+    def key(self) -> str:
+        """Name that no other file of the system bears, and its path in a weights folder."""
+        return self.name if self.folder is None else f"{self.folder}/{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,8 +27,8 @@ def test_meter_sums_in_float64():
 
 
 def test_gains():
-    assert peak_gain(meter([0.5, -0.25]), 1.0) == 2.0
-    assert peak_gain(meter([0.0]), 1.0) == 1.0
+    assert peak_gain(0.5, 1.0) == 2.0
+    assert peak_gain(0.0, 1.0) == 1.0
     assert rms_gain(meter([0.2, -0.2]), meter([0.1, 0.1])) == pytest.approx(2.0)
     assert rms_gain(meter([0.0]), meter([0.1])) == 1.0
     assert rms_gain(meter([0.1]), meter([0.0])) == 1.0

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 
+class Meter(Protocol):
+    """Measures one channel or more while audio passes."""
+
+    def add(self, block: Tensor) -> None:
+        """Takes the next float32 samples ``(T,)``, full scale 1.0."""
+
+
 @dataclass
 class LevelMeter:
-    """Running peak and power of a recording, over all its channels.
+    """Running peak and power of a channel, or of all channels of a recording.
 
     Attributes:
         peak: Largest magnitude so far, full scale 1.0.
@@ -37,9 +45,9 @@ class LevelMeter:
         return math.sqrt(self.squares / self.samples) if self.samples else 0.0
 
 
-def peak_gain(level: LevelMeter, target: float) -> float:
-    """Gain that brings the peak to ``target``; 1 on silence."""
-    return target / level.peak if level.peak > 0 else 1.0
+def peak_gain(peak: float, target: float) -> float:
+    """Gain that brings a peak to ``target``; 1 on silence."""
+    return target / peak if peak > 0 else 1.0
 
 
 def rms_gain(source: LevelMeter, result: LevelMeter) -> float:

@@ -124,9 +124,11 @@ class McAdams(Anonymizer):
             )
         return {"alpha": float(alpha)}
 
-    def published_gain(self, source: LevelMeter, result: LevelMeter) -> float:
+    def published_gain(self, source: LevelMeter, results: Sequence[LevelMeter]) -> float:
         """Brings the peak of the recording to full scale, as the published code writes files."""
-        return 1.0 if source.peak < LEVEL_FLOOR else peak_gain(result, FULL_SCALE_PEAK)
+        if source.peak < LEVEL_FLOOR:
+            return 1.0
+        return peak_gain(max((result.peak for result in results), default=0.0), FULL_SCALE_PEAK)
 
     @property
     def hop_samples(self) -> int:
