@@ -1,7 +1,12 @@
 """Voice anonymization: every published family behind one interface.
 
-from voiceanon import load
-y = load("b2").anonymize(wav)
+::
+
+    from voiceanon import load
+
+    y = load("b2").anonymize(wav)
+
+Files and folders are the matter of `voiceanon.corpus`.
 """
 
 from voiceanon._version import __version__

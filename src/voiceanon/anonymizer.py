@@ -10,26 +10,27 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any, ClassVar, Unpack, cast
 
 import torch
 from torch import Tensor, nn
 
 from voiceanon import seeding
-from voiceanon._version import __version__
 from voiceanon.audio import io
-from voiceanon.audio.checks import check_duration
-from voiceanon.audio.forms import open_audio
-from voiceanon.audio.level import LevelMeter, Meter, decibels
-from voiceanon.audio.source import Source
+from voiceanon.audio.level import LevelMeter, Meter
 from voiceanon.devices import check_precision
-from voiceanon.errors import AudioError, AudioWarning, ConfigError
-from voiceanon.recording import AnonymizeOptions, ChunkSeconds, Recording, Voice, check_options
+from voiceanon.errors import AudioError, ConfigError
+from voiceanon.recording import (
+    AnonymizeOptions,
+    ChunkSeconds,
+    check_options,
+    choose_voice,
+    make_report,
+    open_recording,
+)
 from voiceanon.runner import Runner
 from voiceanon.types import Level, Loudness, Precision, Report, Seed, SystemInfo, Target
-
-_warned_narrow_band: set[str] = set()
 
 
 class Anonymizer(nn.Module, ABC):
@@ -42,6 +43,7 @@ class Anonymizer(nn.Module, ABC):
         Config: Frozen dataclass of settings; its defaults are the published system.
         info: Facts about the system.
         config: The settings in force.
+        weight_digests: SHA-256 of each weight file by name, once loaded.
     """
 
     Config: ClassVar[type[Any]]
@@ -59,6 +61,7 @@ class Anonymizer(nn.Module, ABC):
         if info is not None:
             self.info = info
         self.precision = "float32"
+        self.weight_digests: dict[str, str] = {}
         # Tells the device also where a system has no parameters.
         self.register_buffer("_anchor", torch.empty(0), persistent=False)
 
@@ -126,6 +129,37 @@ class Anonymizer(nn.Module, ABC):
     def hop_samples(self) -> int:
         """Chunks of long audio begin on multiples of this."""
         return 1
+
+    @property
+    def weight_keys(self) -> tuple[str, ...]:
+        """Weight files of `info` that these settings need, by `WeightFile.key`."""
+        return tuple(file.key for file in self.info.weights if not file.optional)
+
+    def load_weights(self, files: Mapping[str, Path]) -> None:
+        """Builds the networks in the sizes that the files state, and fills them, strictly.
+
+        Args:
+            files: Verified files by `weight_keys`.
+
+        Raises:
+            WeightsError: A file does not hold what is due.
+        """
+        raise NotImplementedError(f"{self.info.id} has weight files but does not load them")
+
+    def fill_weights(self, generator: torch.Generator) -> None:
+        """Builds the networks in their official sizes and fills them with noise, for tests."""
+        raise NotImplementedError(f"{self.info.id} has weight files but no random ones")
+
+    def use_pool(self, pool: object) -> None:
+        """Takes the target speakers from which voices are drawn.
+
+        Args:
+            pool: A pool, its path, or reference speech by speaker name.
+
+        Raises:
+            ConfigError: The system has no target speakers, or the pool does not fit.
+        """
+        raise ConfigError(f"pool: {self.info.id} has no target speakers; leave pool out.")
 
     # Facts.
 
@@ -221,7 +255,7 @@ class Anonymizer(nn.Module, ABC):
         *,
         seed: Seed = None,
         keys: Sequence[str] | None = None,
-        speakers: Sequence[str] | None = None,
+        speakers: Sequence[str | None] | None = None,
         level: Level = "utterance",
         targets: Sequence[object] | None = None,
         loudness: Loudness = "published",
@@ -238,7 +272,7 @@ class Anonymizer(nn.Module, ABC):
                 drawn anew at every call, one per speaker.
             keys: One per recording. A seed without keys gives all of them one voice, with a
                 warning.
-            speakers: One per recording.
+            speakers: One per recording, ``None`` where it is not known.
             level: As in `anonymize`.
             targets: One per recording.
             loudness: As in `anonymize`.
@@ -272,8 +306,8 @@ class Anonymizer(nn.Module, ABC):
         recordings = []
         for index, (audio, item) in enumerate(zip(audios, names, strict=True)):
             try:
-                voice = self._choose_voice(secret, level, *item)
-                recordings.append(self._open(audio, sample_rate, mix_channels, voice))
+                voice = choose_voice(self, secret, level, *item)
+                recordings.append(open_recording(self, audio, sample_rate, mix_channels, voice))
             except (AudioError, ConfigError) as error:
                 if len(audios) == 1:
                     raise
@@ -282,7 +316,7 @@ class Anonymizer(nn.Module, ABC):
         results = [recording.opened.restore(recording.result) for recording in recordings]
         if not return_reports:
             return results
-        return results, [self._report(item, seed, level, loudness) for item in recordings]
+        return results, [make_report(self, item, seed, level, loudness) for item in recordings]
 
     def anonymize_file(
         self,
@@ -321,70 +355,6 @@ class Anonymizer(nn.Module, ABC):
                 "or None to never cut."
             )
         return wanted
-
-    def _choose_voice(
-        self,
-        secret: bytes | None,
-        level: Level,
-        key: str | None,
-        speaker: str | None,
-        given: object,
-    ) -> Voice:
-        secret = seeding.fresh_secret() if secret is None else secret
-        if given is not None:
-            return Voice(self.parse_target(given), secret, key, speaker)
-        if level == "speaker" and speaker is None:
-            raise ConfigError(
-                "speaker: level='speaker' needs the name of the speaker; pass speaker=..., or use "
-                "level='utterance'."
-            )
-        name = (speaker if level == "speaker" else key) or ""
-        draw = seeding.generator(seeding.stream(secret, self.info.id, "target", level, name))
-        return Voice(self.draw_target(draw, speaker), secret, key, speaker)
-
-    def _open(
-        self, audio: Any, sample_rate: int | None, mix_channels: bool, voice: Voice
-    ) -> Recording:
-        opened = open_audio(audio, sample_rate, self.sample_rate)
-        samples = opened.samples.shape[1]
-        check_duration(samples, opened.rate, self.info.min_seconds, self.info.id)
-        self._warn_narrow_band(opened.rate)
-        return Recording(opened, Source(opened.samples, opened.rate, mix=mix_channels), voice)
-
-    def _warn_narrow_band(self, rate: int) -> None:
-        trained = self.info.training_rate
-        if trained is None or rate >= trained or self.info.id in _warned_narrow_band:
-            return
-        _warned_narrow_band.add(self.info.id)
-        warnings.warn(
-            f"{self.info.id}: audio at {rate} Hz; the published weights were trained on speech at "
-            f"{trained} Hz, so the result may be worse than published. (Said once per process.)",
-            AudioWarning,
-            stacklevel=5,
-        )
-
-    def _report(self, recording: Recording, seed: Seed, level: Level, loudness: Loudness) -> Report:
-        return Report(
-            system=self.info.id,
-            version=__version__,
-            config=asdict(self.config),
-            target=recording.voice.target,
-            seed=seeding.describe(seed),
-            key=recording.voice.key,
-            speaker=recording.voice.speaker,
-            level=level,
-            loudness=loudness,
-            gain_db=decibels(recording.gain),
-            sample_rate=recording.opened.rate,
-            model_rate=self.sample_rate,
-            channels=recording.source.channels,
-            samples=recording.result.shape[1],
-            chunks=recording.chunks,
-            silent_channels=recording.source.silent,
-            device=str(self.device),
-            precision=self.precision,
-            weights={file.name: file.sha256 for file in self.info.weights},
-        )
 
 
 def _one_per_item(name: str, values: Sequence[Any] | None, count: int) -> Sequence[Any]:

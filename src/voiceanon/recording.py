@@ -1,17 +1,26 @@
-"""One recording on its way through `Anonymizer`: options, choices and results."""
+"""One recording on its way through `Anonymizer`: options, choices, results and report."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypedDict, get_args
+import warnings
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from torch import Tensor
 
-from voiceanon.audio.forms import Opened
-from voiceanon.audio.level import Meter
+from voiceanon import seeding
+from voiceanon._version import __version__
+from voiceanon.audio.checks import check_duration
+from voiceanon.audio.forms import Opened, open_audio
+from voiceanon.audio.level import Meter, decibels
 from voiceanon.audio.source import Source
-from voiceanon.errors import ConfigError
-from voiceanon.types import Level, Loudness, Seed, Target
+from voiceanon.errors import AudioWarning, ConfigError
+from voiceanon.types import Level, Loudness, Report, Seed, Target
+
+if TYPE_CHECKING:
+    from voiceanon.anonymizer import Anonymizer
+
+_warned_narrow_band: set[str] = set()
 
 ChunkSeconds = float | Literal["auto"] | None
 """Longest piece that is converted at once: seconds, the system's own, or never cut."""
@@ -78,3 +87,92 @@ def check_options(level: str, loudness: str) -> None:
     ):
         if value not in allowed:
             raise ConfigError(f"{name}: {value!r} is not one of {', '.join(allowed)}.")
+
+
+def choose_voice(
+    system: Anonymizer,
+    secret: bytes | None,
+    level: Level,
+    key: str | None,
+    speaker: str | None,
+    given: object,
+) -> Voice:
+    """Draws a voice, or takes the one that was given.
+
+    Args:
+        system: Draws, or checks what was given.
+        secret: Key material; ``None`` for fresh one.
+        level: What shares a voice.
+        key: Name of the utterance, if any.
+        speaker: Name of the source speaker, if any.
+        given: A target instead of a draw, or ``None``.
+
+    Raises:
+        ConfigError: No speaker at speaker level, or a target that does not fit.
+    """
+    secret = seeding.fresh_secret() if secret is None else secret
+    if given is not None:
+        return Voice(system.parse_target(given), secret, key, speaker)
+    if level == "speaker" and speaker is None:
+        raise ConfigError(
+            "speaker: level='speaker' needs the name of the speaker; pass speaker=..., or use "
+            "level='utterance'."
+        )
+    name = (speaker if level == "speaker" else key) or ""
+    draw = seeding.generator(seeding.stream(secret, system.info.id, "target", level, name))
+    return Voice(system.draw_target(draw, speaker), secret, key, speaker)
+
+
+def open_recording(
+    system: Anonymizer, audio: Any, sample_rate: int | None, mix_channels: bool, voice: Voice
+) -> Recording:
+    """Opens and checks what the caller passed.
+
+    Raises:
+        AudioError: The audio cannot be anonymized as it is.
+    """
+    opened = open_audio(audio, sample_rate, system.sample_rate)
+    info = system.info
+    check_duration(opened.samples.shape[1], opened.rate, info.min_seconds, info.id)
+    if info.training_rate is not None and opened.rate < info.training_rate:
+        _warn_narrow_band(info.id, opened.rate, info.training_rate)
+    return Recording(opened, Source(opened.samples, opened.rate, mix=mix_channels), voice)
+
+
+def _warn_narrow_band(system: str, rate: int, training_rate: int) -> None:
+    if system in _warned_narrow_band:
+        return
+    _warned_narrow_band.add(system)
+    warnings.warn(
+        f"{system}: audio at {rate} Hz; the published weights were trained on speech at "
+        f"{training_rate} Hz, so the result may be worse than published. (Said once per process.)",
+        AudioWarning,
+        stacklevel=5,
+    )
+
+
+def make_report(
+    system: Anonymizer, recording: Recording, seed: Seed, level: Level, loudness: Loudness
+) -> Report:
+    """Says what was done to a finished recording."""
+    return Report(
+        system=system.info.id,
+        version=__version__,
+        config=asdict(system.config),
+        target=recording.voice.target,
+        seed=seeding.describe(seed),
+        key=recording.voice.key,
+        speaker=recording.voice.speaker,
+        level=level,
+        loudness=loudness,
+        gain_db=decibels(recording.gain),
+        sample_rate=recording.opened.rate,
+        model_rate=system.sample_rate,
+        channels=recording.source.channels,
+        samples=recording.result.shape[1],
+        chunks=recording.chunks,
+        silent_channels=recording.source.silent,
+        device=str(system.device),
+        precision=system.precision,
+        weights=dict(system.weight_digests),
+    )

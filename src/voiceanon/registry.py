@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import os
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from voiceanon import seeding
 from voiceanon.anonymizer import Anonymizer
 from voiceanon.devices import check_precision, resolve_device
 from voiceanon.errors import ConfigError, MissingDependencyError, UnknownSystemError
@@ -23,6 +27,9 @@ ENTRY_POINTS = "voiceanon.systems"
 
 _BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
     "vpc2024-b2": ("voiceanon.systems.mcadams:McAdams", {}),
+    "vpc2024-t8-2": ("voiceanon.systems.knn_vc:KnnVC", {}),
+    # T19-1 matches against all utterances of its target (results paper, section 5.4).
+    "vpc2024-t19-1": ("voiceanon.systems.knn_vc:KnnVC", {"pool_seconds": None}),
 }
 """Where a system stands, and the settings in which it differs from its family's defaults."""
 
@@ -33,6 +40,9 @@ class _Entry:
     implementation: str | type[Anonymizer]
     options: Mapping[str, Any]
 
+
+RANDOM_WEIGHTS = "random"
+RANDOM_WEIGHTS_SEED = 0
 
 _registered: dict[str, _Entry] = {}
 
@@ -99,6 +109,10 @@ def load(
     *,
     device: str | torch.device = "auto",
     precision: Precision = "float32",
+    weights: str | os.PathLike[str] | None = None,
+    local_files_only: bool = False,
+    token: str | bool | None = None,
+    pool: object = None,
     **options: Any,
 ) -> Anonymizer:
     """Builds a system.
@@ -109,22 +123,70 @@ def load(
             ``"cuda:N"`` or ``"mps"``.
         precision: Arithmetic of the networks: ``"float32"``, ``"tf32"``, ``"bfloat16"``,
             ``"float16"``.
+        weights: Folder with the published files; ``None`` for the cache, which is filled from the
+            published addresses; ``"random"`` for seeded noise in the official sizes, which
+            protects nobody and is for tests, benchmarks and dry runs.
+        local_files_only: Never use the network.
+        token: Access token of the Hugging Face Hub, as its own library takes it.
+        pool: Target speakers, for systems that have them: a pool, its path, or reference speech by
+            speaker name.
         **options: Fields of the system's ``Config``.
 
     Raises:
         UnknownSystemError: There is no such system.
-        ConfigError: An option, the device or the precision does not fit.
+        ConfigError: An option, the device, the precision or the pool does not fit.
         MissingDependencyError: A package that the system needs is not installed.
+        WeightsError: A weight file is missing, damaged or not the published one.
     """
     entry = _find(name)
     check_precision(precision)
     where = resolve_device(device)
     implementation = _implementation(entry)
     _check_options(implementation, entry.info.id, options)
-    config = implementation.Config(**{**entry.options, **options})
-    system = implementation(config, entry.info)
+    system = implementation(implementation.Config(**{**entry.options, **options}), entry.info)
     system.precision = precision
-    return system.to(where).eval()
+    if weights == RANDOM_WEIGHTS:
+        _fill_random(system)
+    elif entry.info.weights:
+        _load_published(system, weights, local_files_only, token)
+    elif weights is not None:
+        raise ConfigError(f"weights: {entry.info.id} has none; leave weights out.")
+    system.to(where).eval().requires_grad_(False)
+    if pool is not None:
+        system.use_pool(pool)
+    return system
+
+
+def _load_published(
+    system: Anonymizer,
+    weights: str | os.PathLike[str] | None,
+    local_files_only: bool,
+    token: str | bool | None,
+) -> None:
+    # Imported here, since systems without weights need no client of the Hub.
+    from voiceanon.hub.resolve import resolve
+    from voiceanon.hub.verify import digest_of
+
+    files = resolve(
+        system.info,
+        weights=None if weights is None else Path(weights),
+        local_files_only=local_files_only,
+        token=token,
+        names=system.weight_keys,
+    )
+    system.load_weights(files)
+    system.weight_digests = {key: digest_of(path) for key, path in files.items()}
+
+
+def _fill_random(system: Anonymizer) -> None:
+    if not system.info.weights:
+        raise ConfigError(f"weights: {system.info.id} has none; leave weights out.")
+    secret = seeding.seed_secret(RANDOM_WEIGHTS_SEED)
+    system.fill_weights(seeding.generator(seeding.stream(secret, "random weights")))
+    warning = "RANDOM WEIGHTS: the result is noise and protects nobody; for tests only."
+    system.weight_digests = dict.fromkeys(system.weight_keys, warning)
+    system.info = replace(system.info, notes=(warning, *system.info.notes))
+    warnings.warn(f"{system.info.id}: {warning}", UserWarning, stacklevel=3)
 
 
 @cache

@@ -157,7 +157,7 @@ class Report:
         silent_channels: Channels of zeros, returned as zeros without running the model.
         device: Where `convert` ran.
         precision: Arithmetic of the networks.
-        weights: Digest of each weight file by name.
+        weights: SHA-256 of each weight file by name, or that the weights are random.
     """
 
     system: str

@@ -60,6 +60,27 @@ def test_constant_frames_stay_finite(backend, value):
     assert np.isfinite(warp(backend, coefficients.copy(), np.full(2, 0.5))).all()
 
 
+TIME = np.arange(320) / 16000
+
+
+@pytest.mark.parametrize("backend", [compiled, tensor])
+@pytest.mark.parametrize(
+    "signal",
+    [np.sin(2 * np.pi * f * TIME) for f in (50, 237.3, 440, 2000, 7999)]
+    + [TIME, np.exp(-50 * TIME), np.sin(2 * np.pi * 3e5 * TIME**2)],
+)
+def test_what_is_predicted_to_rounding_gives_stable_filters(backend, signal):
+    # The recursion as published goes on into rounding noise: reflections above 1, then NaN.
+    frames = (signal.astype(np.float32) * np.hanning(320))[None]
+    coefficients = np.asarray(backend.burg(torch.from_numpy(frames), 20) if backend is tensor
+                              else backend.burg(frames, 20))  # fmt: skip
+    assert np.abs(np.roots(coefficients[0])).max() < 1.001
+    shaped = refilter(
+        backend, frames, coefficients, warp(backend, coefficients.copy(), np.array([0.5]))
+    )
+    assert np.isfinite(shaped).all()
+
+
 @pytest.mark.parametrize("backend", [compiled, tensor])
 @pytest.mark.parametrize(
     ("roots", "tolerance"),

@@ -22,7 +22,7 @@ ALLOWED = {
     "chunking": BASE,
     "devices": BASE,
     "seeding": BASE,
-    "recording": BASE | {"audio"},
+    "recording": BASE | {"audio", "seeding"},
     "runner": SHARED,
     "components": BASE,
     "hub": BASE,
@@ -73,17 +73,24 @@ def test_imports_point_one_way(path):
 FORBIDDEN = {
     r"torchaudio\.(load|save|info)\(": "moved away from torchaudio (P2)",
     r"torch\.load\((?![^)]*weights_only=True)": "runs code (P9)",
-    r"torch\.hub|trust_remote_code|allow_pickle|pickle\.load|weights_only=False": "runs code (P9)",
+    r"torch\.hub|trust_remote_code|allow_pickle=True|weights_only=False": "runs code (P9)",
+    r"pickle\.load|Unpickler\(": "runs code (P9)",
     r"shell=True|os\.system|os\.popen|eval\(|exec\(": "runs commands",
     r"CUDA_VISIBLE_DEVICES|set_start_method|sys\.exit|os\._exit": "changes the program (P5, P28)",
     r"manual_seed\(": "seeds outside of seeding.py",
+}
+
+EXEMPT = {
+    "seeding.py": (r"manual_seed\(",),
+    # Its own process's anonymizer, pickled by the process that starts the worker.
+    "corpus/workers.py": (r"pickle\.load|Unpickler\(",),
 }
 
 
 @pytest.mark.parametrize("pattern", FORBIDDEN)
 def test_forbidden_calls(pattern):
     for path in MODULES:
-        if path.name == "seeding.py" and "manual_seed" in pattern:
+        if pattern in EXEMPT.get(str(path.relative_to(PACKAGE)), ()):
             continue
         found = re.search(rf"(?<![\w.])(?:{pattern})", path.read_text())
         assert not found, f"{path}: {found.group()} {FORBIDDEN[pattern]}"

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voiceanon.components.lpc.constants import (
+    EXHAUSTED,
     MAX_ITERATIONS,
     REAL_TOLERANCE,
     START_ANGLE,
@@ -63,7 +64,10 @@ def burg(frames: Array, order: int) -> Array:
             forward[t] = frames[k, t + 1]
             backward[t] = frames[k, t]
             energy += forward[t] * forward[t] + backward[t] * backward[t]
+        least = EXHAUSTED * energy
         for i in range(order):
+            if energy <= least:
+                break
             last = length - 1 - i
             cross = 0.0
             for t in range(last):

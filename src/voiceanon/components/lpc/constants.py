@@ -1,7 +1,12 @@
-"""Numbers of the root finder, which both backends share."""
+"""Numbers that both backends share."""
 
 TINY = 2.2250738585072014e-308
-"""Smallest normal float64; keeps 0/0 of an exhausted frame at 0."""
+"""Smallest normal float64; keeps 0/0 at 0."""
+
+EXHAUSTED = 1e-12
+"""Share of a frame's energy below which its residual is rounding noise, and Burg's recursion ends:
+from there on reflections would exceed 1 and the filters blow up. Digital silence and noiseless
+tones get there; of 300 recorded files none came below 5e-8."""
 
 MAX_ITERATIONS = 60
 """Bound of the Ehrlich-Aberth iteration; speech needs 5 to 16."""

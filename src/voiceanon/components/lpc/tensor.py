@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from voiceanon.components.lpc.constants import (
+    EXHAUSTED,
     MAX_ITERATIONS,
     REAL_TOLERANCE,
     START_ANGLE,
@@ -39,8 +40,10 @@ def burg(frames: Tensor, order: int) -> Tensor:
     a = samples.new_zeros(order + 1, samples.shape[1])
     a[0] = 1.0
     energy = forward.square().sum(0) + backward.square().sum(0)
+    least = EXHAUSTED * energy
     for i in range(order):
         reflection = -2.0 * (forward * backward).sum(0) / (energy + TINY)
+        reflection = torch.where(energy > least, reflection, 0)
         a[1 : i + 2] = a[1 : i + 2] + reflection * a[: i + 1].flip(0)
         forward, backward = forward + reflection * backward, backward + reflection * forward
         energy = (1.0 - reflection.square()) * energy - backward[-1].square() - forward[0].square()

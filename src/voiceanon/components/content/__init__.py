@@ -1,0 +1,1 @@
+"""Encoders of what is said: networks that turn a waveform into frames."""

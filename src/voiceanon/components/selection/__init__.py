@@ -1,0 +1,1 @@
+"""Choosing targets and frames by similarity."""

@@ -1,0 +1,215 @@
+"""The systems that every promise is tested with: all that are registered, and three of our own.
+
+A system takes part by being registered. One that needs weights or much time says in `REDUCED` how
+it is built here. Our own systems stand for what a later system may be where the first ones are
+simple: other rates, noise, a discrete step, another length, a shortest input, parameters.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import signals
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from voiceanon import Anonymizer, SystemInfo, list_systems, load, register, system_info
+from voiceanon.audio.level import peak_gain
+from voiceanon.batching import length_mask
+
+
+def small_knn_vc() -> dict[str, Any]:
+    """Random weights in small networks, and a pool of four speakers."""
+    from voiceanon.components.content.wavlm_config import WavLMConfig
+    from voiceanon.components.vocoder.hifigan import HiFiGanConfig
+
+    return {
+        "weights": "random",
+        "encoder": WavLMConfig(conv_channels=32, width=32, heads=4, ffn_width=64, pos_groups=4),
+        "vocoder": HiFiGanConfig(
+            input_width=32,
+            linear_width=16,
+            first_width=32,
+            strides=(10, 8, 2, 2),
+            kernels=(20, 16, 4, 4),
+            residual_kernels=(3,),
+            residual_dilations=(1, 3),
+        ),
+        "pool": {f"speaker {number}": signals.speech(3.0, seed=number) for number in range(4)},
+    }
+
+
+REDUCED: dict[str, Callable[[], dict[str, Any]]] = {
+    "vpc2024-t8-2": small_knn_vc,
+    "vpc2024-t19-1": small_knn_vc,
+}
+"""id -> options of `load` for a quick build. Every system with weights has an entry."""
+
+IN_MAIN_MEMORY: dict[str, tuple[str, ...]] = {
+    "vpc2024-t8-2": ("pool",),
+    "vpc2024-t19-1": ("pool",),
+}
+"""id -> attributes that stay on the CPU by design; what `convert` needs of them is moved there."""
+
+NOT_LOCAL: dict[str, str] = {}
+"""id -> why a piece of its output depends on more of the input than the overlap of chunks."""
+
+
+@dataclass(frozen=True)
+class NoConfig:
+    """No settings."""
+
+
+class Filter(Anonymizer):
+    """Adds a filtered copy. Has parameters, a training rate, a shortest input and a level step."""
+
+    Config = NoConfig
+    info = SystemInfo(
+        id="test-filter",
+        aliases=("test-filter-alias",),
+        summary="filter",
+        sample_rate=16_000,
+        min_seconds=0.1,
+        overlap_seconds=0.1,
+        training_rate=16_000,
+    )
+    taps = 65
+    floor = 1e-3
+
+    def __init__(self, config=None, info=None):
+        super().__init__(config, info)
+        self.filter = nn.Conv1d(1, 1, self.taps, padding=self.taps // 2)
+        draws = torch.Generator().manual_seed(1)
+        for parameter in self.filter.parameters():
+            nn.init.uniform_(parameter, -0.1, 0.1, generator=draws)
+        self.register_buffer("limit", torch.tensor(0.9), persistent=False)
+
+    def draw_target(self, generator, speaker):
+        return {"share": torch.rand((), generator=generator).item()}
+
+    def published_gain(self, source, results):
+        if source.peak < self.floor:
+            return 1.0
+        return peak_gain(max(result.peak for result in results), float(self.limit))
+
+    def convert(self, batch, lengths, targets, generators):
+        share = torch.tensor([target["share"] for target in targets], device=batch.device)
+        wet = self.filter(batch[:, None])[:, 0]
+        return (batch + share[:, None] * wet) * length_mask(lengths, batch.shape[1]), lengths
+
+
+class Codes(Anonymizer):
+    """Codes the level of each frame and plays noise at it: a discrete step, and random draws."""
+
+    Config = NoConfig
+    info = SystemInfo(
+        id="test-codes",
+        aliases=("test-codes-alias",),
+        summary="codes",
+        sample_rate=24_000,
+        discrete=True,
+        overlap_seconds=0.05,
+    )
+    hop_samples = 240
+    steps_per_octave = 4
+    octaves = 24
+
+    def draw_target(self, generator, speaker):
+        return {"colour": torch.rand((), generator=generator).item() - 0.5}
+
+    def convert(self, batch, lengths, targets, generators):
+        size, hop = batch.shape[1], self.hop_samples
+        frames = F.pad(batch, (0, -size % hop)).unfold(1, hop, hop)
+        octave = torch.log2(frames.square().mean(2).sqrt() + 2.0**-self.octaves)
+        codes = torch.round(octave * self.steps_per_octave)
+        level = torch.exp2(codes / self.steps_per_octave).repeat_interleave(hop, 1)[:, :size]
+        noise = torch.zeros_like(batch)
+        for row, length, target, generator in zip(
+            noise, lengths.tolist(), targets, generators, strict=True
+        ):
+            draws = torch.randn(length + 1, generator=generator)
+            row[:length] = draws[1:] + target["colour"] * draws[:-1]
+        return level * noise, lengths
+
+
+class Stretch(Anonymizer):
+    """Makes 125 samples of every 100: a system that does not keep the length."""
+
+    Config = NoConfig
+    info = SystemInfo(
+        id="test-stretch",
+        aliases=("test-stretch-alias",),
+        summary="stretch",
+        sample_rate=22_050,
+        keeps_length=False,
+        overlap_seconds=0.1,
+    )
+    hop_samples = 100
+    block_out = 125
+
+    def draw_target(self, generator, speaker):
+        return {"gain": 0.5 + torch.rand((), generator=generator).item()}
+
+    def convert(self, batch, lengths, targets, generators):
+        hop = self.hop_samples
+        blocks = F.pad(batch, (0, -batch.shape[1] % hop)).unfold(1, hop, hop)
+        longer = F.interpolate(blocks, size=self.block_out, mode="linear").flatten(1)
+        gain = torch.tensor([target["gain"] for target in targets], device=batch.device)
+        counts = -(-lengths // hop) * self.block_out
+        return gain[:, None] * longer * length_mask(counts, longer.shape[1]), counts
+
+
+OWN: tuple[type[Anonymizer], ...] = (Filter, Codes, Stretch)
+SYSTEM_IDS = (*list_systems(), *(system.info.id for system in OWN))
+
+
+def register_own() -> None:
+    """Makes our own systems known to `load`."""
+    for system in OWN:
+        register(system)
+
+
+def build(name: str, **options: Any) -> Anonymizer:
+    """Loads a system as it is tested here."""
+    info = system_info(name)
+    if info.weights and info.id not in REDUCED:
+        raise LookupError(f"{info.id} has weights; say in REDUCED how it is built in these tests")
+    reduced = REDUCED[info.id]() if info.id in REDUCED else {}
+    with warnings.catch_warnings():
+        if reduced:
+            warnings.simplefilter("ignore")  # the one about random weights
+        return load(name, **{"device": "cpu", **reduced, **options})
+
+
+class PassThrough(Anonymizer):
+    """Hands back what comes in and notes what it was asked for; for tests of the shared steps."""
+
+    Config = NoConfig
+
+    def __init__(self, change: Callable[[Tensor], Tensor] = lambda batch: batch, **facts: Any):
+        """Builds the system.
+
+        Args:
+            change: What is done to a batch.
+            facts: Fields of `SystemInfo`.
+        """
+        info = SystemInfo(id="test-pass", summary="pass", sample_rate=16_000)
+        super().__init__(info=dataclasses.replace(info, **facts))
+        self.change = change
+        self.batches: list[Tensor] = []
+        self.lengths: list[list[int]] = []
+        self.targets: list[Sequence[Any]] = []
+        self.draws: list[list[float]] = []
+
+    def draw_target(self, generator, speaker):
+        return {"number": torch.rand((), generator=generator).item(), "speaker": speaker}
+
+    def convert(self, batch, lengths, targets, generators):
+        self.batches.append(batch.clone())
+        self.lengths.append(lengths.tolist())
+        self.targets.append(list(targets))
+        self.draws.append([torch.rand((), generator=draws).item() for draws in generators])
+        return self.change(batch), lengths
