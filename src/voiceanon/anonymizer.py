@@ -6,6 +6,8 @@ audio -> checks -> resample -> chunk -> batch -> [convert] -> unbatch -> join ->
 
 from __future__ import annotations
 
+import math
+import numbers
 import os
 import warnings
 from abc import ABC, abstractmethod
@@ -63,7 +65,7 @@ class Anonymizer(nn.Module, ABC):
         self.precision = "float32"
         self.weight_digests: dict[str, str] = {}
         # Tells the device also where a system has no parameters.
-        self.register_buffer("_anchor", torch.empty(0), persistent=False)
+        self.register_buffer("_anchor", torch.empty(0, dtype=torch.float32), persistent=False)
 
     # What an implementation gives.
 
@@ -161,6 +163,25 @@ class Anonymizer(nn.Module, ABC):
         """
         raise ConfigError(f"pool: {self.info.id} has no target speakers; leave pool out.")
 
+    def make_pool(
+        self, references: Mapping[str, Any], *, sexes: Mapping[str, str] | None = None
+    ) -> Any:
+        """Makes a pool of target speakers, for `use_pool`.
+
+        Args:
+            references: By speaker name: a recording or a list of them, in any form that `anonymize`
+                takes.
+            sexes: ``"f"`` or ``"m"`` of the speakers, where known.
+
+        Raises:
+            AudioError: A recording is not usable as it is.
+            ConfigError: The system has no target speakers, or a speaker has too little speech.
+        """
+        raise ConfigError(
+            f"pool: {self.info.id} has no target speakers, so no pool can be made for it; choose a "
+            "system that draws its voices from a pool."
+        )
+
     # Facts.
 
     @property
@@ -202,6 +223,7 @@ class Anonymizer(nn.Module, ABC):
         loudness: Loudness = "published",
         mix_channels: bool = False,
         chunk_seconds: ChunkSeconds = "auto",
+        match_length: bool = False,
         return_report: bool = False,
     ) -> Any:
         """Anonymizes one recording; a bare array or tensor is taken to be at `sample_rate` Hz.
@@ -222,6 +244,8 @@ class Anonymizer(nn.Module, ABC):
             mix_channels: Average the channels first and return one.
             chunk_seconds: Longest piece that is converted at once; ``"auto"`` for the system's own,
                 ``None`` for never cut.
+            match_length: Cut or fill with zeros to the input's length, for systems that do not keep
+                it.
             return_report: Return ``(result, Report)``.
 
         Returns:
@@ -244,6 +268,7 @@ class Anonymizer(nn.Module, ABC):
             loudness=loudness,
             mix_channels=mix_channels,
             chunk_seconds=chunk_seconds,
+            match_length=match_length,
             return_reports=True,
         )
         return (results[0], reports[0]) if return_report else results[0]
@@ -261,6 +286,7 @@ class Anonymizer(nn.Module, ABC):
         loudness: Loudness = "published",
         mix_channels: bool = False,
         chunk_seconds: ChunkSeconds = "auto",
+        match_length: bool = False,
         return_reports: bool = False,
     ) -> Any:
         """Anonymizes recordings of any lengths; item ``i`` is what `anonymize` gives for it.
@@ -278,6 +304,7 @@ class Anonymizer(nn.Module, ABC):
             loudness: As in `anonymize`.
             mix_channels: As in `anonymize`.
             chunk_seconds: As in `anonymize`.
+            match_length: As in `anonymize`.
             return_reports: Return ``(results, reports)``.
 
         Returns:
@@ -288,7 +315,7 @@ class Anonymizer(nn.Module, ABC):
         """
         check_options(level, loudness)
         seeding.check_seed(seed)
-        chunk_seconds = self._chunk_seconds(chunk_seconds)
+        limit = self._chunk_limit(chunk_seconds)
         if seed is not None and keys is None and level == "utterance" and len(audios) > 1:
             warnings.warn(
                 "a seed without keys gives every item the same voice; pass keys, one per item.",
@@ -296,8 +323,8 @@ class Anonymizer(nn.Module, ABC):
                 stacklevel=2,
             )
         names = zip(
-            _one_per_item("keys", keys, len(audios)),
-            _one_per_item("speakers", speakers, len(audios)),
+            _names_per_item("keys", keys, len(audios)),
+            _names_per_item("speakers", speakers, len(audios)),
             _one_per_item("targets", targets, len(audios)),
             strict=True,
         )
@@ -312,7 +339,7 @@ class Anonymizer(nn.Module, ABC):
                 if len(audios) == 1:
                     raise
                 raise type(error)(f"item {index}: {error}") from error
-        Runner(self, chunk_seconds).run(recordings, loudness)
+        Runner(self, limit).run(recordings, loudness, match_length)
         results = [recording.opened.restore(recording.result) for recording in recordings]
         if not return_reports:
             return results
@@ -336,25 +363,26 @@ class Anonymizer(nn.Module, ABC):
             AudioError: A file cannot be read or written, or both are the same.
         """
         io.check_writable(dst)
+        subtype = io.read_facts(src).subtype
         if os.path.exists(dst) and os.path.samefile(src, dst):
             raise AudioError(f"{dst}: source and destination are one file; choose another name.")
-        subtype = io.read_facts(src).subtype
         result, report = self.anonymize(src, return_report=True, **options)
         io.write(dst, result, report.sample_rate, subtype)
         return cast(Report, report)
 
     # The steps.
 
-    def _chunk_seconds(self, wanted: ChunkSeconds) -> float | None:
-        if wanted == "auto":
-            return self.info.chunk_seconds
+    def _chunk_limit(self, wanted: ChunkSeconds) -> float | None:
+        if wanted is None or wanted == "auto":
+            return self.info.chunk_seconds if wanted == "auto" else None
         least = 2 * self.info.overlap_seconds
-        if wanted is not None and wanted < least:
+        number = isinstance(wanted, numbers.Real) and not isinstance(wanted, bool)
+        if not number or not least <= wanted < math.inf or wanted * self.sample_rate < 1:
             raise ConfigError(
-                f"chunk_seconds: {wanted} is too short for {self.info.id}; use at least {least:g}, "
-                "or None to never cut."
+                f"chunk_seconds: {wanted!r} does not fit {self.info.id}; use a number of at least "
+                f"{least:g} that makes a sample, 'auto', or None to never cut."
             )
-        return wanted
+        return float(wanted)
 
 
 def _one_per_item(name: str, values: Sequence[Any] | None, count: int) -> Sequence[Any]:
@@ -363,3 +391,10 @@ def _one_per_item(name: str, values: Sequence[Any] | None, count: int) -> Sequen
     if isinstance(values, str | bytes) or len(values) != count:
         raise ConfigError(f"{name}: {len(values)} given for {count} recordings; pass one for each.")
     return values
+
+
+def _names_per_item(name: str, values: Sequence[str | None] | None, count: int) -> Sequence[Any]:
+    for value in _one_per_item(name, values, count):
+        if not isinstance(value, str | None):
+            raise ConfigError(f"{name}: {value!r} is no text; a name is a str.")
+    return _one_per_item(name, values, count)

@@ -96,5 +96,5 @@ class ChunkJoiner:
 
 
 def _cross_fade(first: Tensor, second: Tensor) -> Tensor:
-    weight = torch.arange(1, len(first) + 1, device=first.device) / (len(first) + 1)
-    return torch.lerp(first, second, weight.to(first.dtype))
+    steps = torch.arange(1, len(first) + 1, dtype=first.dtype, device=first.device)
+    return torch.lerp(first, second, steps / (len(first) + 1))

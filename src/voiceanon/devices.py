@@ -74,11 +74,30 @@ def arithmetic(precision: Precision, device: torch.device) -> Iterator[None]:
         device: Where the block computes.
     """
     with contextlib.ExitStack() as stack:
+        stack.enter_context(float32_default())
         if device.type == "cuda":
             stack.enter_context(_tf32("tf32" if precision == "tf32" else "ieee"))
         if precision in _AUTOCAST:
             stack.enter_context(torch.autocast(device.type, _AUTOCAST[precision]))
         yield
+
+
+@contextlib.contextmanager
+def building() -> Iterator[None]:
+    """Runs a block that builds networks: on the CPU, in float32, without touching global draws."""
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"), float32_default():
+        yield
+
+
+@contextlib.contextmanager
+def float32_default() -> Iterator[None]:
+    """Runs a block in which floats are float32 by default, whatever the program prefers."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,8 @@ from voiceanon.audio.checks import check_duration
 from voiceanon.audio.forms import Opened, open_audio
 from voiceanon.audio.level import Meter, decibels
 from voiceanon.audio.source import Source
-from voiceanon.errors import AudioWarning, ConfigError
+from voiceanon.devices import float32_default
+from voiceanon.errors import AudioError, AudioWarning, ConfigError
 from voiceanon.types import Level, Loudness, Report, Seed, Target
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class AnonymizeOptions(TypedDict, total=False):
     loudness: Loudness
     mix_channels: bool
     chunk_seconds: ChunkSeconds
+    match_length: bool
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ def choose_voice(
         )
     name = (speaker if level == "speaker" else key) or ""
     draw = seeding.generator(seeding.stream(secret, system.info.id, "target", level, name))
-    return Voice(system.draw_target(draw, speaker), secret, key, speaker)
+    with float32_default():
+        return Voice(system.draw_target(draw, speaker), secret, key, speaker)
 
 
 def open_recording(
@@ -136,7 +139,13 @@ def open_recording(
     check_duration(opened.samples.shape[1], opened.rate, info.min_seconds, info.id)
     if info.training_rate is not None and opened.rate < info.training_rate:
         _warn_narrow_band(info.id, opened.rate, info.training_rate)
-    return Recording(opened, Source(opened.samples, opened.rate, mix=mix_channels), voice)
+    try:
+        source = Source(opened.samples, opened.rate, mix=mix_channels)
+    except AudioError as error:
+        if opened.origin is None:
+            raise
+        raise AudioError(f"{opened.origin}: {error}") from error
+    return Recording(opened, source, voice)
 
 
 def _warn_narrow_band(system: str, rate: int, training_rate: int) -> None:

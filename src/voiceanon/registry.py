@@ -17,7 +17,7 @@ import torch
 
 from voiceanon import seeding
 from voiceanon.anonymizer import Anonymizer
-from voiceanon.devices import check_precision, resolve_device
+from voiceanon.devices import building, check_precision, resolve_device
 from voiceanon.errors import ConfigError, MissingDependencyError, UnknownSystemError
 from voiceanon.hub.manifest import read_manifest
 from voiceanon.types import Precision, SystemInfo
@@ -143,14 +143,16 @@ def load(
     where = resolve_device(device)
     implementation = _implementation(entry)
     _check_options(implementation, entry.info.id, options)
-    system = implementation(implementation.Config(**{**entry.options, **options}), entry.info)
+    config = implementation.Config(**{**entry.options, **options})
+    with building():
+        system = implementation(config, entry.info)
+        if weights == RANDOM_WEIGHTS:
+            _fill_random(system)
+        elif entry.info.weights:
+            _load_published(system, weights, local_files_only, token)
+        elif weights is not None:
+            raise ConfigError(f"weights: {entry.info.id} has none; leave weights out.")
     system.precision = precision
-    if weights == RANDOM_WEIGHTS:
-        _fill_random(system)
-    elif entry.info.weights:
-        _load_published(system, weights, local_files_only, token)
-    elif weights is not None:
-        raise ConfigError(f"weights: {entry.info.id} has none; leave weights out.")
     system.to(where).eval().requires_grad_(False)
     if pool is not None:
         system.use_pool(pool)

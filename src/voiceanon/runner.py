@@ -54,10 +54,11 @@ class Runner:
         rate = system.sample_rate
         self._rate = rate
         self._chunk = None if chunk_seconds is None else int(chunk_seconds * rate)
-        self._overlap = int(self._info.overlap_seconds * rate)
+        overlap_seconds = self._info.overlap_seconds if self._info.keeps_length else 0.0
+        self._overlap = int(overlap_seconds * rate)
         self._capacity = int(self._info.batch_seconds * rate)
 
-    def run(self, recordings: Sequence[Recording], loudness: Loudness) -> None:
+    def run(self, recordings: Sequence[Recording], loudness: Loudness, match_length: bool) -> None:
         """Fills in the result, gain and chunk count of each recording."""
         sinks = [self._make_sink(recording) for recording in recordings]
         tracks = [
@@ -74,7 +75,9 @@ class Runner:
             if len(plan) > 1:
                 self._run_chunks(track, plan)
         for recording, sink in zip(recordings, sinks, strict=True):
-            self._finish(recording, sink, loudness)
+            samples = recording.source.samples
+            recording.result = sink.finish(samples, samples if match_length else None)
+            self._set_level(recording, loudness)
 
     def _make_sink(self, recording: Recording) -> Sink:
         source = recording.source
@@ -96,12 +99,14 @@ class Runner:
 
     def _run_chunks(self, track: Track, plan: ChunkPlan) -> None:
         longest = max(stop - start for start, stop in map(plan.span, range(len(plan))))
-        joiner = ChunkJoiner(plan)
+        # What does not keep time is not cut by time again: its chunks just follow each other.
+        joiner = ChunkJoiner(plan) if self._info.keeps_length else None
         for group in _groups(range(len(plan)), max(1, self._capacity // longest)):
             waves = [track.reader.read(*plan.span(index)) for index in group]
             results = self._convert(waves, [(track.recording, index) for index in group])
             for index, result in zip(group, results, strict=True):
-                track.deliver(joiner.push(result), last=index + 1 == len(plan))
+                piece = result if joiner is None else joiner.push(result)
+                track.deliver(piece, last=index + 1 == len(plan))
 
     def _convert(
         self, waves: Sequence[Tensor], pieces: Sequence[tuple[Recording, int]]
@@ -143,10 +148,16 @@ class Runner:
                 f"{name}: convert returned {result.dtype} {tuple(result.shape)} for a batch of "
                 f"{len(lengths)}; float32 (B, T) is due."
             )
-        if self._info.keeps_length and not torch.equal(result_lengths, lengths):
+        given = result_lengths.tolist()
+        if len(given) != len(lengths) or not all(0 <= n <= result.shape[1] for n in given):
             raise ConversionError(
-                f"{name}: convert returned lengths {result_lengths.tolist()} for "
-                f"{lengths.tolist()}, but the system is said to keep them."
+                f"{name}: convert returned lengths {given} for {len(lengths)} items of "
+                f"{result.shape[1]} samples."
+            )
+        if self._info.keeps_length and given != lengths.tolist():
+            raise ConversionError(
+                f"{name}: convert returned lengths {given} for {lengths.tolist()}, but the system "
+                "is said to keep them."
             )
         if not all_finite(result):
             raise ConversionError(
@@ -154,8 +165,8 @@ class Runner:
                 "report the recording and the target."
             )
 
-    def _finish(self, recording: Recording, sink: Sink, loudness: Loudness) -> None:
-        result = sink.finish()
+    def _set_level(self, recording: Recording, loudness: Loudness) -> None:
+        result = recording.result
         if loudness == "published":
             recording.gain = self._system.published_gain(recording.source.level, recording.meters)
         elif loudness == "keep":
@@ -163,7 +174,7 @@ class Runner:
             for start in range(0, result.shape[1], BLOCK_SAMPLES):
                 level.add(result[:, start : start + BLOCK_SAMPLES])
             recording.gain = rms_gain(recording.source.level, level)
-        recording.result = result.mul_(recording.gain)
+        result.mul_(recording.gain)
 
 
 def _groups(items: Iterable[int], size: int) -> Iterator[list[int]]:

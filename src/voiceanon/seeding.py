@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from numbers import Integral
 
 import torch
 
@@ -29,7 +30,7 @@ def fresh_secret() -> bytes:
 
 def check_seed(seed: Seed) -> None:
     """Raises `ConfigError` where ``seed`` is not an integer, not bytes, or empty."""
-    if seed is None or (isinstance(seed, int) and not isinstance(seed, bool)):
+    if seed is None or (isinstance(seed, Integral) and not isinstance(seed, bool)):
         return
     if not isinstance(seed, bytes):
         raise ConfigError(
@@ -49,7 +50,7 @@ def seed_secret(seed: Seed) -> bytes:
     check_seed(seed)
     if seed is None:
         return fresh_secret()
-    return b"bytes:" + seed if isinstance(seed, bytes) else b"int:%d" % seed
+    return b"bytes:" + seed if isinstance(seed, bytes) else b"int:%d" % int(seed)
 
 
 def stream(secret: bytes, *parts: str) -> bytes:
@@ -61,7 +62,9 @@ def stream(secret: bytes, *parts: str) -> bytes:
     """
     # Lengths go in front, so that ("a", "bc") and ("ab", "c") stay apart.
     message = b"".join(
-        len(part).to_bytes(8, "big") + part for part in (text.encode() for text in parts)
+        len(part).to_bytes(8, "big") + part
+        # File names that are no valid text come with lone surrogates.
+        for part in (text.encode("utf-8", "surrogatepass") for text in parts)
     )
     return hmac.new(secret, message, hashlib.sha256).digest()
 
@@ -75,7 +78,7 @@ def describe(seed: Seed) -> int | str:
     """What a report may say of a seed: the integer, ``"secret"`` or ``"drawn"``."""
     if seed is None:
         return "drawn"
-    return "secret" if isinstance(seed, bytes) else seed
+    return "secret" if isinstance(seed, bytes) else int(seed)
 
 
 def fingerprint(seed: Seed) -> str:

@@ -22,7 +22,7 @@ ALLOWED = {
     "chunking": BASE,
     "devices": BASE,
     "seeding": BASE,
-    "recording": BASE | {"audio", "seeding"},
+    "recording": BASE | {"audio", "devices", "seeding"},
     "runner": SHARED,
     "components": BASE,
     "hub": BASE,
@@ -30,7 +30,7 @@ ALLOWED = {
     # Masks are a matter of components' users, too.
     "systems": SHARED | {"anonymizer", "components", "hub"},
     "registry": SHARED | {"anonymizer", "hub", "systems"},
-    "corpus": SHARED | {"anonymizer", "registry", ""},
+    "corpus": SHARED | {"anonymizer", "registry", "hub", ""},
     "cli": SHARED | {"anonymizer", "registry", "hub", "corpus", ""},
     "eval": SHARED | {"anonymizer", "registry", "hub", "corpus", "cli", "", "components"},
     "": SHARED | {"anonymizer", "registry"},

@@ -60,7 +60,7 @@ def as_channels(audio: object) -> Tensor:
     if isinstance(audio, np.ndarray):
         tensor = _from_numpy(audio)
     elif isinstance(audio, Tensor):
-        tensor = audio.detach()
+        tensor = audio.detach().resolve_neg()
     else:
         raise AudioError(
             f"audio: expected a NumPy array, a tensor, a path or a dictionary with 'array' and "
@@ -98,6 +98,8 @@ def _from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    if any(stride % array.itemsize for stride in array.strides):
         array = array.copy()
     try:
         return torch.from_numpy(array)

@@ -22,25 +22,25 @@ class Opened:
     Attributes:
         samples: ``(C, T)`` of the caller's sample type.
         rate: Hz.
-        form: What comes back: a tensor, an array, or a dictionary as dataset libraries use it.
+        form: What comes back: a tensor or an array.
         flat: Whether it was ``(T,)``.
+        in_mapping: Whether it comes back in a dictionary, as dataset libraries use it.
+        origin: File that it came from, if any, for messages.
     """
 
     samples: Tensor
     rate: int
-    form: Literal["tensor", "array", "mapping"]
+    form: Literal["tensor", "array"]
     flat: bool
+    in_mapping: bool = False
+    origin: str | None = None
 
     def restore(self, wav: Tensor) -> Any:
         """Gives a float32 result ``(C, T)`` the caller's form."""
         if self.flat:
             wav = wav[0]
-        if self.form == "tensor":
-            return wav
-        array = wav.cpu().numpy()
-        if self.form == "array":
-            return array
-        return {"array": array, "sampling_rate": self.rate}
+        result = wav if self.form == "tensor" else wav.cpu().numpy()
+        return {"array": result, "sampling_rate": self.rate} if self.in_mapping else result
 
 
 def open_audio(audio: object, sample_rate: int | None, model_rate: int) -> Opened:
@@ -60,24 +60,24 @@ def open_audio(audio: object, sample_rate: int | None, model_rate: int) -> Opene
     if isinstance(audio, str | os.PathLike):
         array, own_rate = io.read(audio)
         _check_same_rate(own_rate, sample_rate, str(audio))
-        return Opened(torch.from_numpy(array), own_rate, "array", flat=len(array) == 1)
+        samples = torch.from_numpy(array)
+        return Opened(samples, own_rate, "array", flat=len(array) == 1, origin=str(audio))
     if isinstance(audio, Mapping):
         if not {"array", "sampling_rate"} <= audio.keys():
             raise AudioError(
-                f"audio: a dictionary needs 'array' and 'sampling_rate', got {sorted(audio)}."
+                f"audio: a dictionary needs 'array' and 'sampling_rate', got "
+                f"{', '.join(map(repr, audio))}."
             )
         own_rate = check_rate(audio["sampling_rate"], "sampling_rate")
         _check_same_rate(own_rate, sample_rate, "the dictionary")
-        samples = as_channels(audio["array"])
-        return Opened(samples, own_rate, "mapping", flat=_ndim(audio["array"]) == 1)
+        return _open_samples(audio["array"], own_rate, in_mapping=True)
+    return _open_samples(audio, model_rate if sample_rate is None else int(sample_rate))
+
+
+def _open_samples(audio: Any, rate: int, *, in_mapping: bool = False) -> Opened:
     samples = as_channels(audio)
-    rate = model_rate if sample_rate is None else int(sample_rate)
     form: Literal["tensor", "array"] = "tensor" if isinstance(audio, Tensor) else "array"
-    return Opened(samples, rate, form, flat=_ndim(audio) == 1)
-
-
-def _ndim(audio: Any) -> int:
-    return int(audio.ndim)
+    return Opened(samples, rate, form, flat=audio.ndim == 1, in_mapping=in_mapping)
 
 
 def _check_same_rate(own: int, given: int | None, what: str) -> None:

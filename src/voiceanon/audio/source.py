@@ -6,6 +6,7 @@ memory than a minute.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 import torch
@@ -78,9 +79,10 @@ class Source:
                 self._measure(block)
         if bad_count:
             raise AudioError(describe_bad(bad_count, *first_bad))
-        check_peak(self.level.peak)
 
     def _measure(self, block: Tensor) -> None:
+        # Mixing could hide that one channel is out of range.
+        check_peak(float(block.abs().max()))
         self.level.add(block.mean(dim=0) if self._mix else block)
 
     def _is_silent(self, channel: int) -> bool:
@@ -101,7 +103,7 @@ class TrackReader:
         self.samples = resampled_length(source.samples, source.rate, model_rate)
         self._resampling = resampling(source.rate, model_rate)
         self._consumed = 0
-        self._buffer = torch.empty(0, device=source.device)
+        self._buffer = torch.empty(0, dtype=torch.float32, device=source.device)
         self._buffer_start = 0
 
     def read(self, start: int, stop: int) -> Tensor:
@@ -135,9 +137,9 @@ class Sink:
             device: Of the result.
         """
         self.samples = samples
-        self._whole = None if samples is None else torch.zeros(channels, samples, device=device)
+        self._whole = None if samples is None else _zeros(channels, samples, device)
         self._positions = [0] * channels
-        self._pieces: list[list[Tensor]] = [[] for _ in range(channels)]
+        self._pieces: list[deque[Tensor]] = [deque() for _ in range(channels)]
         self._device = device
 
     def append(self, channel: int, piece: Tensor) -> None:
@@ -150,12 +152,26 @@ class Sink:
         else:
             self._whole[channel, start : start + len(piece)] = piece
 
-    def finish(self) -> Tensor:
-        """The result; where lengths were left open, shorter channels end in zeros."""
+    def finish(self, silent_samples: int, exact: int | None = None) -> Tensor:
+        """The result.
+
+        Args:
+            silent_samples: Length where nothing was appended and lengths were left open.
+            exact: Cut or fill with zeros to this length.
+        """
         if self._whole is not None:
             return self._whole
-        whole = torch.zeros(len(self._pieces), max(self._positions), device=self._device)
-        for channel, pieces in enumerate(self._pieces):
-            if pieces:
-                whole[channel, : self._positions[channel]] = torch.cat(pieces)
+        longest = exact or max(self._positions) or silent_samples
+        whole = _zeros(len(self._pieces), longest, self._device)
+        for row, pieces in zip(whole, self._pieces, strict=True):
+            start = 0
+            # Each piece is freed as it is copied, so that there are never two results.
+            while pieces and start < longest:
+                piece = pieces.popleft()[: longest - start]
+                row[start : start + len(piece)] = piece
+                start += len(piece)
         return whole
+
+
+def _zeros(channels: int, samples: int, device: torch.device) -> Tensor:
+    return torch.zeros(channels, samples, dtype=torch.float32, device=device)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from voiceanon.cli.console import say
-from voiceanon.cli.options import parse_settings, read_seed, read_speakers
-from voiceanon.errors import AudioError, AudioWarning, ConfigError, ConversionError
-from voiceanon.types import Level, Loudness, Precision
+from voiceanon.cli.console import plain_warnings, say
+from voiceanon.cli.loading import (
+    Arithmetic,
+    LocalFilesOnly,
+    Settings,
+    Speakers,
+    Weights,
+    load_system,
+)
+from voiceanon.cli.options import read_seed, read_sexes, read_speakers
+from voiceanon.errors import AudioError, ConfigError, ConversionError
+from voiceanon.types import Level, Loudness
 
 if TYPE_CHECKING:
     from voiceanon.anonymizer import Anonymizer
@@ -44,9 +51,6 @@ Devices = Annotated[
     list[str] | None,
     typer.Option("--device", help="auto, cpu, cuda, cuda:N, mps; several get a process each."),
 ]
-Arithmetic = Annotated[
-    str, typer.Option("--precision", help=f"Arithmetic: {', '.join(get_args(Precision))}.")
-]
 Format = Annotated[
     str | None,
     typer.Option("--format", help="wav, flac, ogg; the default keeps the source's if it can."),
@@ -54,18 +58,16 @@ Format = Annotated[
 Resume = Annotated[
     bool, typer.Option("--resume/--no-resume", help="Leave out what an earlier run has done.")
 ]
-Weights = Annotated[
-    str | None,
-    typer.Option("--weights", help="Folder with the published weight files; default: the cache."),
-]
 Pool = Annotated[
-    Path | None, typer.Option("--pool", help="Target speakers, for systems that have them.")
+    Path | None,
+    typer.Option("--pool", help="Target speakers, a file of 'voiceanon pool build'."),
 ]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="name=value, a setting of the system; see 'voiceanon info'."),
+Sexes = Annotated[
+    Path | None,
+    typer.Option(
+        "--sexes", help="File with lines 'speaker sex' (f or m), for systems that choose by it."
+    ),
 ]
-Speakers = Annotated[Path | None, typer.Option("--speakers", help="File with lines 'key speaker'.")]
 
 
 def anonymize(
@@ -83,17 +85,16 @@ def anonymize(
     file_format: Format = None,
     resume: Resume = True,
     weights: Weights = None,
+    local_files_only: LocalFilesOnly = False,
     pool: Pool = None,
     settings: Settings = None,
     speakers: Speakers = None,
+    sexes: Sexes = None,
 ) -> None:
     """Anonymize SRC into DST. Originals are never changed."""
-    from voiceanon import load
     from voiceanon.corpus.sources import is_audio
-    from voiceanon.registry import system_config
 
     devices = device or ["auto"]
-    options = parse_settings(system_config(system), settings or [])
     common: dict[str, Any] = {
         "seed": read_seed(seed, secret_file),
         "level": level,
@@ -101,15 +102,16 @@ def anonymize(
         "mix_channels": mix_channels,
     }
     speaker_of = read_speakers(speakers)
-    # With several devices, this process only hands work out.
-    first = devices[0] if len(devices) == 1 else "cpu"
-    anon = load(
+    anon = load_system(
         system,
-        device=first,
-        precision=cast(Precision, precision),
+        settings,
+        # With several devices, this process only hands work out.
+        device=devices[0] if len(devices) == 1 else "cpu",
+        precision=precision,
         weights=weights,
+        local_files_only=local_files_only,
         pool=pool,
-        **options,
+        source_sexes=read_sexes(sexes),
     )
     if is_audio(src) and is_audio(dst) and not dst.is_dir():
         if file_format is not None:
@@ -133,15 +135,12 @@ def _anonymize_file(anon: Anonymizer, src: Path, dst: Path, options: dict[str, A
     if not src.is_file():
         raise ConfigError(f"SRC: there is no file {src}.")
     io.check_writable(dst)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", AudioWarning)
+    with plain_warnings():
         try:
             report = anon.anonymize_file(src, dst, **options)
         except (AudioError, ConversionError) as error:
             say(f"failed: {type(error).__name__}: {error}", "red")
             return False
-    for warning in caught:
-        say(f"warning: {warning.message}", "yellow")
     say(f"{dst}: {report.samples / report.sample_rate:.2f} s of audio, {report.system}")
     return True
 

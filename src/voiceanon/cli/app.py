@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from voiceanon._version import __version__
-from voiceanon.cli import console
+from voiceanon.cli import console, pool
 from voiceanon.cli.anonymize import anonymize
 from voiceanon.cli.demo import demo
 from voiceanon.cli.info import info, systems
+from voiceanon.cli.weights import cache_app, download
 from voiceanon.errors import VoiceanonError
 
 EXIT_ERROR = 2
@@ -28,6 +29,9 @@ app = typer.Typer(
 app.command()(anonymize)
 app.command()(systems)
 app.command()(info)
+app.command()(download)
+app.add_typer(cache_app, name="cache")
+app.add_typer(pool.app, name="pool")
 app.command()(demo)
 
 

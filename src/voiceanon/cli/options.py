@@ -90,19 +90,37 @@ def read_speakers(path: Path | None) -> dict[str, str] | None:
     Raises:
         ConfigError: A line has no speaker, or a key stands there twice.
     """
+    return None if path is None else _read_pairs(path, "key", "speaker")
+
+
+def read_sexes(path: Path | None) -> dict[str, str] | None:
+    """Reads lines of ``speaker sex``; the speaker's name may hold blanks.
+
+    Returns:
+        ``"f"`` or ``"m"`` by speaker.
+
+    Raises:
+        ConfigError: A line has no sex or none that is known, or a speaker stands there twice.
+    """
     if path is None:
         return None
-    speakers: dict[str, str] = {}
+    from voiceanon.corpus.pools import parse_sexes
+
+    return parse_sexes(_read_pairs(path, "speaker", "sex"), str(path))
+
+
+def _read_pairs(path: Path, first: str, second: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
         words = line.rsplit(maxsplit=1)
         if not words:
             continue
-        if len(words) < 2 or words[0].strip() in speakers:
+        if len(words) < 2 or words[0].strip() in pairs:
             raise ConfigError(
-                f"{path}, line {number}: got {line!r}; write 'key speaker', each key once."
+                f"{path}, line {number}: got {line!r}; write '{first} {second}', each {first} once."
             )
-        speakers[words[0].strip()] = words[1]
-    return speakers
+        pairs[words[0].strip()] = words[1]
+    return pairs
 
 
 def _choose(text: str, values: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""How far a corpus run is: a bar on a terminal, now and then a line everywhere else."""
+"""How far a command is: a bar on a terminal, now and then a line everywhere else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from voiceanon.cli.console import make_console
+from voiceanon.cli.console import make_console, show_bytes
 
 if TYPE_CHECKING:
     from voiceanon.corpus import ItemResult, Plan
@@ -20,23 +20,19 @@ LINE_SECONDS = 30.0
 """Least time between two lines where there is no terminal."""
 
 
-class RunProgress:
-    """Shows files, seconds of audio, speed and time left, on stderr."""
+class _Progress:
+    """Draws on stderr while it is open."""
 
     def __init__(self) -> None:
-        """Starts without totals; the plan brings them."""
         self._console = make_console(stderr=True)
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(BAR_WIDTH),
             TimeRemainingColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._bar.add_task("looking at the files", total=None)
-        self._files = self._total_files = 0
-        self._seconds = self._total_seconds = 0.0
-        self._started = self._last_line = time.monotonic()
+        self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
         """Starts to draw."""
@@ -52,6 +48,26 @@ class RunProgress:
         """Stops to draw."""
         self._bar.stop()
 
+    def _is_line_due(self) -> bool:
+        """Whether a line is to be printed now; a yes counts as printed."""
+        now = time.monotonic()
+        if not self._bar.disable or now - self._last_line < LINE_SECONDS:
+            return False
+        self._last_line = now
+        return True
+
+
+class RunProgress(_Progress):
+    """Shows files, seconds of audio, speed and time left of a corpus run."""
+
+    def __init__(self) -> None:
+        """Starts without totals; the plan brings them."""
+        super().__init__()
+        self._task = self._bar.add_task("looking at the files", total=None)
+        self._files = self._total_files = 0
+        self._seconds = self._total_seconds = 0.0
+        self._started = time.monotonic()
+
     def on_plan(self, plan: Plan) -> None:
         """Takes the totals."""
         self._total_files, self._total_seconds = plan.files, plan.seconds
@@ -64,10 +80,8 @@ class RunProgress:
         if result.status != "skipped":
             self._seconds += result.seconds
         self._bar.update(self._task, description=self._describe(), completed=self._seconds)
-        now = time.monotonic()
-        if self._bar.disable and now - self._last_line >= LINE_SECONDS:
-            self._last_line = now
-            self._console.print(f"{self._describe()}, {self._time_left(now):.0f} s left")
+        if self._is_line_due():
+            self._console.print(f"{self._describe()}, {self._time_left():.0f} s left")
 
     def _describe(self) -> str:
         speed = self._seconds / max(time.monotonic() - self._started, 1e-9)
@@ -76,6 +90,42 @@ class RunProgress:
             f"{self._seconds:.0f}/{self._total_seconds:.0f} s of audio, {speed:.1f}x real time"
         )
 
-    def _time_left(self, now: float) -> float:
+    def _time_left(self) -> float:
         rest = self._total_seconds - self._seconds
-        return rest * (now - self._started) / self._seconds if self._seconds else float("inf")
+        elapsed = time.monotonic() - self._started
+        return rest * elapsed / self._seconds if self._seconds else float("inf")
+
+
+class PoolProgress(_Progress):
+    """Shows the speaker that is worked on."""
+
+    def __init__(self) -> None:
+        """Starts without a total; the first speaker brings it."""
+        super().__init__()
+        self._task = self._bar.add_task("looking at the files", total=None)
+
+    def on_speaker(self, speaker: str, number: int, count: int) -> None:
+        """Takes the next speaker."""
+        text = f"speaker {number}/{count}: {speaker}"
+        self._bar.update(self._task, description=text, completed=number - 1, total=count)
+        if self._is_line_due():
+            self._console.print(text, markup=False)
+
+
+class DownloadProgress(_Progress):
+    """Shows how much of each file is here."""
+
+    def __init__(self) -> None:
+        """Starts without files; they come as they are fetched."""
+        super().__init__()
+        self._tasks: dict[str, TaskID] = {}
+
+    def on_block(self, name: str, done: int, total: int | None) -> None:
+        """Takes file name, bytes so far and bytes in all, if they are known."""
+        if name not in self._tasks:
+            self._tasks[name] = self._bar.add_task(name, total=None)
+        size = "" if total is None else f" of {show_bytes(total)}"
+        text = f"{name}: {show_bytes(done)}{size}"
+        self._bar.update(self._tasks[name], description=text, completed=done, total=total)
+        if self._is_line_due():
+            self._console.print(text, markup=False)

@@ -1,4 +1,4 @@
-"""Files and folders: lists, Kaldi folders, reports, resuming, worker processes.
+"""Files and folders: lists, Kaldi folders, reports, resuming, worker processes, target pools.
 
 ::
 
@@ -13,6 +13,7 @@ The command ``voiceanon anonymize`` does the same.
 from voiceanon.corpus.challenge import challenge_alphas, challenge_speaker_alpha
 from voiceanon.corpus.items import CorpusResult, ItemResult
 from voiceanon.corpus.plan import Plan
+from voiceanon.corpus.pools import build_pool
 from voiceanon.corpus.run import FileFormat, anonymize_folder
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "ItemResult",
     "Plan",
     "anonymize_folder",
+    "build_pool",
     "challenge_alphas",
     "challenge_speaker_alpha",
 ]

@@ -287,6 +287,12 @@ class KnnVC(Anonymizer):
             self._prepared.popitem(last=False)
         return prepared
 
+    def _apply(self, fn: Any, recurse: bool = True) -> KnnVC:
+        # Prepared speakers move when they are used next.
+        self._prepared.clear()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
     # Conversion.
 
     @property

@@ -239,7 +239,7 @@ def _refine(unit: Tensor, pool: PreparedPool, chosen: Tensor, count: int) -> tup
     """Exact pass: the nearest ``count`` among candidates ``(n, kept)``, and their distances."""
     # In the order of the pool, so that a stable sort decides between equal distances.
     chosen = chosen.sort(dim=1).values
-    cosines = torch.empty(chosen.shape, device=unit.device)
+    cosines = unit.new_empty(chosen.shape)
     for start in range(0, len(unit), EXACT_BLOCK):
         rows = slice(start, start + EXACT_BLOCK)
         frames = pool.frames[chosen[rows]].float()
