@@ -6,8 +6,6 @@ audio -> checks -> resample -> chunk -> batch -> [convert] -> unbatch -> join ->
 
 from __future__ import annotations
 
-import math
-import numbers
 import os
 import warnings
 from abc import ABC, abstractmethod
@@ -23,15 +21,19 @@ from voiceanon.audio import io
 from voiceanon.audio.level import LevelMeter, Meter
 from voiceanon.devices import check_precision
 from voiceanon.errors import AudioError, ConfigError
+from voiceanon.hub.pool import Pool
+from voiceanon.pretrained import write_pretrained
 from voiceanon.recording import (
     AnonymizeOptions,
     ChunkSeconds,
     check_options,
     choose_voice,
     make_report,
+    names_per_item,
+    one_per_item,
     open_recording,
 )
-from voiceanon.runner import Runner
+from voiceanon.runner import Runner, chunk_limit
 from voiceanon.types import Level, Loudness, Precision, Report, Seed, SystemInfo, Target
 
 
@@ -46,6 +48,7 @@ class Anonymizer(nn.Module, ABC):
         info: Facts about the system.
         config: The settings in force.
         weight_digests: SHA-256 of each weight file by name, once loaded.
+        pool: Target speakers, for systems that have them.
     """
 
     Config: ClassVar[type[Any]]
@@ -64,6 +67,7 @@ class Anonymizer(nn.Module, ABC):
             self.info = info
         self.precision = "float32"
         self.weight_digests: dict[str, str] = {}
+        self.pool: Pool | None = None
         # Tells the device also where a system has no parameters.
         self.register_buffer("_anchor", torch.empty(0, dtype=torch.float32), persistent=False)
 
@@ -137,20 +141,20 @@ class Anonymizer(nn.Module, ABC):
         """Weight files of `info` that these settings need, by `WeightFile.key`."""
         return tuple(file.key for file in self.info.weights if not file.optional)
 
+    def build(self) -> None:
+        """Builds the networks in the sizes of `config`, official where it leaves them open."""
+        raise NotImplementedError(f"{self.info.id} has weight files but builds no networks")
+
     def load_weights(self, files: Mapping[str, Path]) -> None:
         """Builds the networks in the sizes that the files state, and fills them, strictly.
 
         Args:
-            files: Verified files by `weight_keys`.
+            files: Verified files by `weight_keys`. Sizes go into `config`.
 
         Raises:
             WeightsError: A file does not hold what is due.
         """
         raise NotImplementedError(f"{self.info.id} has weight files but does not load them")
-
-    def fill_weights(self, generator: torch.Generator) -> None:
-        """Builds the networks in their official sizes and fills them with noise, for tests."""
-        raise NotImplementedError(f"{self.info.id} has weight files but no random ones")
 
     def use_pool(self, pool: object) -> None:
         """Takes the target speakers from which voices are drawn.
@@ -169,18 +173,23 @@ class Anonymizer(nn.Module, ABC):
         """Makes a pool of target speakers, for `use_pool`.
 
         Args:
-            references: By speaker name: a recording or a list of them, in any form that `anonymize`
-                takes.
+            references: By speaker name: a recording or a list of them, in any form of `anonymize`.
             sexes: ``"f"`` or ``"m"`` of the speakers, where known.
 
         Raises:
             AudioError: A recording is not usable as it is.
-            ConfigError: The system has no target speakers, or a speaker has too little speech.
+            ConfigError: The system has no target speakers, or one of them has too little speech.
         """
-        raise ConfigError(
-            f"pool: {self.info.id} has no target speakers, so no pool can be made for it; choose a "
-            "system that draws its voices from a pool."
-        )
+        raise ConfigError(f"pool: {self.info.id} has no target speakers; use a system that does.")
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Writes settings, weights and pool into a folder that `voiceanon.load` reads.
+
+        Args:
+            folder: Made if need be; gets ``config.json``, and ``model.safetensors`` and
+                ``pool.safetensors`` where there are weights and a pool.
+        """
+        write_pretrained(self, Path(folder))
 
     # Facts.
 
@@ -315,7 +324,7 @@ class Anonymizer(nn.Module, ABC):
         """
         check_options(level, loudness)
         seeding.check_seed(seed)
-        limit = self._chunk_limit(chunk_seconds)
+        limit = chunk_limit(self.info, chunk_seconds)
         if seed is not None and keys is None and level == "utterance" and len(audios) > 1:
             warnings.warn(
                 "a seed without keys gives every item the same voice; pass keys, one per item.",
@@ -323,9 +332,9 @@ class Anonymizer(nn.Module, ABC):
                 stacklevel=2,
             )
         names = zip(
-            _names_per_item("keys", keys, len(audios)),
-            _names_per_item("speakers", speakers, len(audios)),
-            _one_per_item("targets", targets, len(audios)),
+            names_per_item("keys", keys, len(audios)),
+            names_per_item("speakers", speakers, len(audios)),
+            one_per_item("targets", targets, len(audios)),
             strict=True,
         )
         # At speaker level, one call without a seed is one draw for each speaker.
@@ -369,32 +378,3 @@ class Anonymizer(nn.Module, ABC):
         result, report = self.anonymize(src, return_report=True, **options)
         io.write(dst, result, report.sample_rate, subtype)
         return cast(Report, report)
-
-    # The steps.
-
-    def _chunk_limit(self, wanted: ChunkSeconds) -> float | None:
-        if wanted is None or wanted == "auto":
-            return self.info.chunk_seconds if wanted == "auto" else None
-        least = 2 * self.info.overlap_seconds
-        number = isinstance(wanted, numbers.Real) and not isinstance(wanted, bool)
-        if not number or not least <= wanted < math.inf or wanted * self.sample_rate < 1:
-            raise ConfigError(
-                f"chunk_seconds: {wanted!r} does not fit {self.info.id}; use a number of at least "
-                f"{least:g} that makes a sample, 'auto', or None to never cut."
-            )
-        return float(wanted)
-
-
-def _one_per_item(name: str, values: Sequence[Any] | None, count: int) -> Sequence[Any]:
-    if values is None:
-        return [None] * count
-    if isinstance(values, str | bytes) or len(values) != count:
-        raise ConfigError(f"{name}: {len(values)} given for {count} recordings; pass one for each.")
-    return values
-
-
-def _names_per_item(name: str, values: Sequence[str | None] | None, count: int) -> Sequence[Any]:
-    for value in _one_per_item(name, values, count):
-        if not isinstance(value, str | None):
-            raise ConfigError(f"{name}: {value!r} is no text; a name is a str.")
-    return _one_per_item(name, values, count)

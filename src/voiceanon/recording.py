@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
@@ -185,3 +186,20 @@ def make_report(
         precision=system.precision,
         weights=dict(system.weight_digests),
     )
+
+
+def one_per_item(name: str, values: Sequence[Any] | None, count: int) -> Sequence[Any]:
+    """Gives ``None`` for each recording where there are no values; raises where some lack one."""
+    if values is None:
+        return [None] * count
+    if isinstance(values, str | bytes) or len(values) != count:
+        raise ConfigError(f"{name}: {len(values)} given for {count} recordings; pass one for each.")
+    return values
+
+
+def names_per_item(name: str, values: Sequence[str | None] | None, count: int) -> Sequence[Any]:
+    """The same for names, which are text."""
+    for value in one_per_item(name, values, count):
+        if not isinstance(value, str | None):
+            raise ConfigError(f"{name}: {value!r} is no text; a name is a str.")
+    return one_per_item(name, values, count)

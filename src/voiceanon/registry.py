@@ -17,9 +17,17 @@ import torch
 
 from voiceanon import seeding
 from voiceanon.anonymizer import Anonymizer
+from voiceanon.components.random_weights import fill_random
 from voiceanon.devices import building, check_precision, resolve_device
 from voiceanon.errors import ConfigError, MissingDependencyError, UnknownSystemError
 from voiceanon.hub.manifest import read_manifest
+from voiceanon.pretrained import (
+    MODEL_NAME,
+    POOL_NAME,
+    is_pretrained,
+    parse_config,
+    read_settings,
+)
 from voiceanon.types import Precision, SystemInfo
 
 ENTRY_POINTS = "voiceanon.systems"
@@ -118,7 +126,8 @@ def load(
     """Builds a system.
 
     Args:
-        name: Id or alias, such as ``"b2"``; see `list_systems`.
+        name: Id or alias, such as ``"b2"``; see `list_systems`. Or a folder that
+            `Anonymizer.save_pretrained` wrote.
         device: ``"auto"`` (CUDA if there is any, else the CPU), ``"cpu"``, ``"cuda"``,
             ``"cuda:N"`` or ``"mps"``.
         precision: Arithmetic of the networks: ``"float32"``, ``"tf32"``, ``"bfloat16"``,
@@ -138,15 +147,21 @@ def load(
         MissingDependencyError: A package that the system needs is not installed.
         WeightsError: A weight file is missing, damaged or not the published one.
     """
-    entry = _find(name)
     check_precision(precision)
     where = resolve_device(device)
+    folder = Path(name)
+    saved = read_settings(folder) if is_pretrained(folder) else None
+    entry = _find(saved["system"] if saved else name)
     implementation = _implementation(entry)
     _check_options(implementation, entry.info.id, options)
-    config = implementation.Config(**{**entry.options, **options})
+    defaults = saved["config"] if saved else entry.options
+    config = parse_config(implementation.Config, {**defaults, **options})
     with building():
         system = implementation(config, entry.info)
-        if weights == RANDOM_WEIGHTS:
+        if saved:
+            _load_saved(system, folder, saved["weights"])
+            pool = folder / POOL_NAME if pool is None and (folder / POOL_NAME).is_file() else pool
+        elif weights == RANDOM_WEIGHTS:
             _fill_random(system)
         elif entry.info.weights:
             _load_published(system, weights, local_files_only, token)
@@ -157,6 +172,17 @@ def load(
     if pool is not None:
         system.use_pool(pool)
     return system
+
+
+def _load_saved(system: Anonymizer, folder: Path, digests: dict[str, str]) -> None:
+    from voiceanon.hub.convert import load_strict
+    from voiceanon.hub.read import read_state
+
+    path = folder / MODEL_NAME
+    if system.info.weights:
+        system.build()
+        load_strict(system, read_state(path), file=path)
+    system.weight_digests = digests
 
 
 def _load_published(
@@ -184,7 +210,8 @@ def _fill_random(system: Anonymizer) -> None:
     if not system.info.weights:
         raise ConfigError(f"weights: {system.info.id} has none; leave weights out.")
     secret = seeding.seed_secret(RANDOM_WEIGHTS_SEED)
-    system.fill_weights(seeding.generator(seeding.stream(secret, "random weights")))
+    system.build()
+    fill_random(system, seeding.generator(seeding.stream(secret, "random weights")))
     warning = "RANDOM WEIGHTS: the result is noise and protects nobody; for tests only."
     system.weight_digests = dict.fromkeys(system.weight_keys, warning)
     system.info = replace(system.info, notes=(warning, *system.info.notes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -17,9 +19,9 @@ from voiceanon.audio.source import BLOCK_SAMPLES, Sink, TrackReader
 from voiceanon.batching import pad, plan_batches, unpad
 from voiceanon.chunking import ChunkJoiner, ChunkPlan, plan_chunks
 from voiceanon.devices import arithmetic
-from voiceanon.errors import ConversionError
-from voiceanon.recording import Recording
-from voiceanon.types import Loudness
+from voiceanon.errors import ConfigError, ConversionError
+from voiceanon.recording import ChunkSeconds, Recording
+from voiceanon.types import Loudness, SystemInfo
 
 if TYPE_CHECKING:
     from voiceanon.anonymizer import Anonymizer
@@ -175,6 +177,24 @@ class Runner:
                 level.add(result[:, start : start + BLOCK_SAMPLES])
             recording.gain = rms_gain(recording.source.level, level)
         result.mul_(recording.gain)
+
+
+def chunk_limit(info: SystemInfo, wanted: ChunkSeconds) -> float | None:
+    """Longest piece in seconds, or ``None`` for never cut.
+
+    Raises:
+        ConfigError: ``wanted`` is no time, or too short for the overlap of chunks.
+    """
+    if wanted is None or wanted == "auto":
+        return info.chunk_seconds if wanted == "auto" else None
+    least = 2 * info.overlap_seconds
+    number = isinstance(wanted, numbers.Real) and not isinstance(wanted, bool)
+    if not number or not least <= wanted < math.inf or wanted * info.sample_rate < 1:
+        raise ConfigError(
+            f"chunk_seconds: {wanted!r} does not fit {info.id}; use a number of at least {least:g} "
+            "that makes a sample, 'auto', or None to never cut."
+        )
+    return float(wanted)
 
 
 def _groups(items: Iterable[int], size: int) -> Iterator[list[int]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from voiceanon.audio.checks import check_rate
 from voiceanon.audio.headers import check_complete
 from voiceanon.errors import AudioError, AudioWarning
+from voiceanon.files import replacing
 
 if TYPE_CHECKING:
     import soundfile
@@ -182,7 +182,6 @@ def write(
     suffix = path.suffix.lower()
     subtype = output_subtype(subtype, suffix)
     data = _fit_full_scale(np.atleast_2d(wav), subtype, path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         try:
             _write_samples(temporary, data, sample_rate, WRITABLE[suffix], subtype)
@@ -191,17 +190,6 @@ def write(
                 f"{path}: {WRITABLE[suffix]} cannot hold {subtype} at {sample_rate} Hz with "
                 f"{len(data)} channels ({error.error_string.rstrip('.')}); write WAV instead."
             ) from error
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Gives a temporary neighbour of ``path`` that takes its place if the block succeeds."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _fit_full_scale(

@@ -40,6 +40,7 @@ def demo(
     figure_class = _import_figure()
     from voiceanon import load
     from voiceanon.audio import io
+    from voiceanon.files import replacing
 
     original = make_vowels()
     anonymized, report = load("b2", device="cpu").anonymize(
@@ -48,7 +49,7 @@ def demo(
     io.write(out / "original.wav", original, SAMPLE_RATE)
     io.write(out / "anonymized.wav", anonymized, SAMPLE_RATE)
     figure = _draw(figure_class, {"original": original, "anonymized": anonymized})
-    with io.replacing(out / "spectrogram.png") as temporary:
+    with replacing(out / "spectrogram.png") as temporary:
         figure.savefig(temporary, format="png", dpi=120)
     say(f"{out}: original.wav, anonymized.wav, spectrogram.png; voice {dict(report.target)}")
 

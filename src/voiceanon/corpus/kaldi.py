@@ -12,9 +12,9 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from voiceanon.audio.io import replacing
 from voiceanon.corpus.items import Item
 from voiceanon.errors import ConfigError
+from voiceanon.files import replacing
 
 WAV_SCP = "wav.scp"
 UTT2SPK = "utt2spk"

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
 from voiceanon.errors import WeightsError
-from voiceanon.hub.verify import replacing
+from voiceanon.files import replacing
 
 LARGEST_BYTES = 16 << 30
 """No weight file is larger than this."""

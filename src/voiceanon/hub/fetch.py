@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from voiceanon.errors import WeightsError
+from voiceanon.files import replacing
 from voiceanon.hub import transfer, verify
 from voiceanon.hub.paths import hub_folder, hub_path, hub_repository, release_path
 from voiceanon.hub.transfer import Progress
@@ -83,7 +84,7 @@ def fetch_to(
     cached = find(file)
     if cached is not None:
         verify.verify(cached, file)
-        with _writing(target), verify.replacing(target) as temporary:
+        with _writing(target), replacing(target) as temporary:
             shutil.copyfile(cached, temporary)
     elif file.repository is None:
         _fetch_release(file, target, progress)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from voiceanon.errors import ConfigError, WeightsError
+from voiceanon.files import replacing
 from voiceanon.hub import read as reading
-from voiceanon.hub.verify import replacing
 
 SEXES = ("f", "m", "")
 """Female, male, not known."""
@@ -88,9 +88,7 @@ def write_pool(path: str | os.PathLike[str], pool: Pool) -> None:
 
     header = {"sexes": dict(pool.sexes), "facts": dict(pool.facts)}
     tensors = {name: frames.contiguous() for name, frames in pool.features.items()}
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
+    with replacing(Path(path)) as temporary:
         save_file(tensors, temporary, metadata={_HEADER: json.dumps(header, sort_keys=True)})
 
 

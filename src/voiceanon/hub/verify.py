@@ -11,12 +11,11 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from voiceanon.errors import WeightsError
+from voiceanon.files import replacing
 from voiceanon.hub.paths import records_folder
 from voiceanon.types import WeightFile
 
@@ -170,18 +169,6 @@ def digest_of(path: Path) -> str:
     if record is not None and _is_unchanged(path, record):
         return record.sha256
     return _digests(path, _NOT_STATED)[0]
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Gives a temporary neighbour of ``path`` that takes its place if the block succeeds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _remember(path: Path, file: WeightFile, digest: str, facts: os.stat_result) -> None:

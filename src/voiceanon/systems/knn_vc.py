@@ -11,9 +11,9 @@ import json
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,6 @@ from voiceanon.components.content.wavlm_config import (
     WavLMConfig,
     is_unused_entry,
 )
-from voiceanon.components.random_weights import fill_random
 from voiceanon.components.selection.neighbours import PreparedPool, match
 from voiceanon.components.selection.targets import Rule, candidates, check_rule, draw_speaker
 from voiceanon.components.vocoder.hifigan import HiFiGan, HiFiGanConfig
@@ -46,6 +45,9 @@ from voiceanon.types import SystemInfo, Target
 VocoderFile = Literal["prematch_g_02500000.pt", "g_02500000.pt"]
 PoolDtype = Literal["float32", "float16"]
 EncoderFile = Literal["WavLM-Large.pt", "wavlm-large/pytorch_model.bin"]
+
+ORIGINAL_ENCODER = "WavLM-Large.pt"
+HUB_SETTINGS = "wavlm-large/config.json"
 
 VOCODER_SETTINGS = "config_v1_wavlm.json"
 """Sizes of the vocoder, where they lie beside its weights (repository, folder hifigan)."""
@@ -123,55 +125,55 @@ class KnnVC(Anonymizer):
     vocoder: HiFiGan
 
     def __init__(self, config: KnnVCConfig, info: SystemInfo) -> None:
-        """Takes the settings; `load_weights` builds the networks."""
+        """Takes the settings; `build` and `load_weights` build the networks."""
         super().__init__(config, info)
-        self.pool: Pool | None = None
         self._prepared: OrderedDict[str, PreparedPool] = OrderedDict()
 
     # Weights.
 
     @property
     def weight_keys(self) -> tuple[str, ...]:
-        """The encoder and the chosen vocoder."""
-        return (self.config.encoder_file, self.config.vocoder_file)
+        """The encoder, with its settings if they are a file of their own, and the vocoder."""
+        settings = () if self.config.encoder_file == ORIGINAL_ENCODER else (HUB_SETTINGS,)
+        return (self.config.encoder_file, *settings, self.config.vocoder_file)
+
+    def build(self) -> None:
+        """Builds the networks, official where the settings leave sizes open."""
+        self.config = replace(
+            self.config,
+            encoder=self.config.encoder or WavLMConfig(),
+            vocoder=self.config.vocoder or OFFICIAL_VOCODER,
+        )
+        self.wavlm = WavLM(self.config.encoder, layers=self.config.layer)
+        self.vocoder = HiFiGan(cast(HiFiGanConfig, self.config.vocoder))
 
     def load_weights(self, files: Mapping[str, Path]) -> None:
         """Builds the networks in the sizes that the files state, and fills them."""
-        self._load_encoder(files[self.config.encoder_file])
-        self._load_vocoder(files[self.config.vocoder_file])
-
-    def fill_weights(self, generator: torch.Generator) -> None:
-        """Builds the networks and fills them with noise."""
-        self.wavlm = WavLM(self.config.encoder, layers=self.config.layer)
-        self.vocoder = HiFiGan(self.config.vocoder or OFFICIAL_VOCODER)
-        for network in (self.wavlm, self.vocoder):
-            fill_random(network, generator)
-
-    def _load_encoder(self, path: Path) -> None:
-        checkpoint = read(path)
-        original = self.config.encoder_file == "WavLM-Large.pt"
+        encoder, vocoder = files[self.config.encoder_file], files[self.config.vocoder_file]
+        checkpoint = read(encoder)
+        original = self.config.encoder_file == ORIGINAL_ENCODER
         if original:
-            settings = part_of(checkpoint, "cfg", file=path)
+            settings = part_of(checkpoint, "cfg", file=encoder)
         else:
-            settings = _sibling_settings(path, "config.json")
-        config = self.config.encoder or WavLMConfig.from_published(settings)
-        wavlm = WavLM(config, layers=self.config.layer)
+            settings = _read_settings(files[HUB_SETTINGS])
+        self.config = replace(
+            self.config,
+            encoder=self.config.encoder or WavLMConfig.from_published(settings),
+            vocoder=self.config.vocoder
+            or _vocoder_config(_read_settings(vocoder.with_name(VOCODER_SETTINGS))),
+        )
+        with torch.device("meta"):
+            self.build()
         load_strict(
-            wavlm,
-            state_of(checkpoint, *(("model",) if original else ()), file=path),
-            file=path,
+            self.wavlm,
+            state_of(checkpoint, *(("model",) if original else ()), file=encoder),
+            file=encoder,
             renames=() if original else HUB_RENAMES,
             unused=lambda name: is_unused_entry(name, layers=self.config.layer),
             fold=fold_entries,
         )
-        self.wavlm = wavlm
-
-    def _load_vocoder(self, path: Path) -> None:
-        settings = _sibling_settings(path, VOCODER_SETTINGS)
-        vocoder = HiFiGan(self.config.vocoder or _vocoder_config(settings))
-        state = state_of(read(path), "generator", file=path)
-        load_strict(vocoder, state, file=path, fold=fold_entries)
-        self.vocoder = vocoder
+        state = state_of(read(vocoder), "generator", file=vocoder)
+        load_strict(self.vocoder, state, file=vocoder, fold=fold_entries)
 
     # Targets.
 
@@ -350,12 +352,9 @@ def _coarse(batch: Tensor) -> torch.dtype | None:
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 
-def _sibling_settings(path: Path, name: str) -> dict[str, Any]:
-    """Settings beside a weight file, or none."""
-    sibling = path.with_name(name)
-    if not sibling.is_file():
-        return {}
-    settings: dict[str, Any] = json.loads(sibling.read_text("utf-8"))
+def _read_settings(path: Path) -> dict[str, Any]:
+    """Settings of a JSON file, or none if it is not there."""
+    settings: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     return settings
 
 
