@@ -36,7 +36,7 @@ from voiceanon.components.vocoder.hifigan import HiFiGan, HiFiGanConfig
 from voiceanon.components.weight_norm import fold_entries
 from voiceanon.devices import arithmetic
 from voiceanon.errors import ConfigError
-from voiceanon.hub.convert import load_strict
+from voiceanon.hub.convert import load_strict, rename
 from voiceanon.hub.pool import Pool, read_pool
 from voiceanon.hub.read import part_of, read, state_of
 from voiceanon.systems.references import open_references
@@ -166,9 +166,12 @@ class KnnVC(Anonymizer):
             self.build()
         load_strict(
             self.wavlm,
-            state_of(checkpoint, *(("model",) if original else ()), file=encoder),
+            rename(
+                state_of(checkpoint, *(("model",) if original else ()), file=encoder),
+                () if original else HUB_RENAMES,
+                file=encoder,
+            ),
             file=encoder,
-            renames=() if original else HUB_RENAMES,
             unused=lambda name: is_unused_entry(name, layers=self.config.layer),
             fold=fold_entries,
         )
