@@ -187,6 +187,14 @@ def test_pools_that_do_not_fit_are_refused(folder, pool):
         load("b2").use_pool(random_pool())
 
 
+def test_pools_of_other_weights_are_refused(folder):
+    system = load("t8-2", weights=folder, device="cpu")
+    features = {"a": torch.zeros(3, 64)}
+    for facts in ({"encoder": "0" * 64}, {"layer": "12"}):
+        with pytest.raises(ConfigError, match="build the pool with this system"):
+            system.use_pool(Pool(features, facts=facts))
+
+
 def test_a_pool_in_a_file(folder, tmp_path):
     pool = random_pool()
     write_pool(tmp_path / "new" / "pool.safetensors", pool)

@@ -138,7 +138,7 @@ class Planner:
         if item.source not in self._facts:
             self._facts[item.source] = read_facts(item.source)
         facts = self._facts[item.source]
-        frames = _cut(item, facts)
+        frames = cut_frames(item, facts)
         stat = item.source.stat()
         return Job(
             key=item.key,
@@ -156,7 +156,7 @@ class Planner:
         )
 
 
-def _cut(item: Item, facts: FileFacts) -> tuple[int, int]:
+def cut_frames(item: Item, facts: FileFacts) -> tuple[int, int]:
     """First sample of an utterance and sample after its last one."""
     if item.segment is None:
         return 0, facts.samples

@@ -18,7 +18,7 @@ from voiceanon.audio.forms import open_audio
 from voiceanon.audio.source import Source
 from voiceanon.corpus import kaldi
 from voiceanon.corpus.items import Item
-from voiceanon.corpus.plan import _cut
+from voiceanon.corpus.plan import cut_frames
 from voiceanon.corpus.sources import Sources, find_sources
 from voiceanon.errors import AudioError, AudioWarning, ConfigError
 from voiceanon.hub.pool import Pool, write_pool
@@ -243,7 +243,7 @@ def _open(item: Item) -> Path | dict[str, Any]:
         raise AudioError(str(item.problem))
     if item.segment is None:
         return item.source
-    samples, rate = io.read(item.source, _cut(item, io.read_facts(item.source)))
+    samples, rate = io.read(item.source, cut_frames(item, io.read_facts(item.source)))
     return {"array": samples, "sampling_rate": rate}
 
 

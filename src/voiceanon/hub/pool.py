@@ -19,6 +19,7 @@ from voiceanon.hub import read as reading
 SEXES = ("f", "m", "")
 """Female, male, not known."""
 
+SUFFIX = ".safetensors"
 _HEADER = "voiceanon_pool"
 _DIGEST_DIGITS = 16
 
@@ -102,6 +103,8 @@ def read_pool(path: str | os.PathLike[str]) -> Pool:
     from safetensors import safe_open
 
     path = Path(path)
+    if path.suffix != SUFFIX:
+        raise ConfigError(f"pool: {path} is no pool; the file of one ends in {SUFFIX}.")
     if not path.is_file():
         raise ConfigError(
             f"pool: there is no file {path}; make one with 'voiceanon pool build SRC {path}'."

@@ -200,9 +200,20 @@ class KnnVC(Anonymizer):
                 f"pool: its features have {pool.width} values, those of {self.info.id} "
                 f"{self.wavlm.config.width}; build the pool with this system."
             )
+        for name, own in self._made_with().items():
+            if pool.facts.get(name, own) != own:
+                raise ConfigError(
+                    f"pool: its features were made with {name} {pool.facts[name]}, this system has "
+                    f"{own}; build the pool with this system."
+                )
         self.pool = pool
         self.weight_digests = {**self.weight_digests, "pool": pool.digest()}
         self._prepared.clear()
+
+    def _made_with(self) -> dict[str, str]:
+        """What makes features comparable: the encoder's weights and the layer."""
+        encoder = self.weight_digests.get(self.config.encoder_file, "not known")
+        return {"encoder": encoder, "layer": str(self.config.layer)}
 
     def make_pool(
         self, references: Mapping[str, Any], *, sexes: Mapping[str, str] | None = None
@@ -230,9 +241,8 @@ class KnnVC(Anonymizer):
             for name, recordings in references.items()
         }  # fmt: skip
         facts = {
+            **self._made_with(),
             "system": self.info.id,
-            "layer": str(self.config.layer),
-            "weights": ", ".join(f"{name} {sha}" for name, sha in self.weight_digests.items()),
             "trim_level": str(self.config.trim_level),
         }
         return Pool(features, dict(sexes or {}), facts)
