@@ -89,9 +89,10 @@ def tests_lowest(session: nox.Session) -> None:
 
 @nox.session
 def gpu(session: nox.Session) -> None:
-    """The tests that need a CUDA device."""
+    """The tests that need a CUDA device; then agreement with the CPU, speed and memory there."""
     install(session, "--editable", ".[test]")
     session.run("pytest", "-m", "gpu", *session.posargs)
+    session.run("python", "tests/benchmarks/gpu.py")
 
 
 @nox.session

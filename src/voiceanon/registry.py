@@ -51,6 +51,7 @@ class _Entry:
 
 RANDOM_WEIGHTS = "random"
 RANDOM_WEIGHTS_SEED = 0
+RANDOM_WARNING = "RANDOM WEIGHTS: the result is noise and protects nobody; for tests only."
 
 _registered: dict[str, _Entry] = {}
 
@@ -113,7 +114,7 @@ def system_config(name: str) -> Any:
 
 
 def load(
-    name: str,
+    name: str | os.PathLike[str],
     *,
     device: str | torch.device = "auto",
     precision: Precision = "float32",
@@ -150,8 +151,12 @@ def load(
     check_precision(precision)
     where = resolve_device(device)
     folder = Path(name)
-    saved = read_settings(folder) if is_pretrained(folder) else None
-    entry = _find(saved["system"] if saved else name)
+    # A folder that happens to bear a system's name does not take its place.
+    known = str(name).lower() in {*_names(), *_offered()}
+    saved = read_settings(folder) if not known and is_pretrained(folder) else None
+    if saved and weights is not None:
+        raise ConfigError(f"weights: {folder} holds its own; leave weights out.")
+    entry = _find(saved["system"] if saved else str(name))
     implementation = _implementation(entry)
     _check_options(implementation, entry.info.id, options)
     defaults = saved["config"] if saved else entry.options
@@ -183,6 +188,8 @@ def _load_saved(system: Anonymizer, folder: Path, digests: dict[str, str]) -> No
         system.build()
         load_strict(system, read_state(path), file=path)
     system.weight_digests = digests
+    if RANDOM_WARNING in digests.values():
+        _warn_of_random(system)
 
 
 def _load_published(
@@ -212,10 +219,13 @@ def _fill_random(system: Anonymizer) -> None:
     secret = seeding.seed_secret(RANDOM_WEIGHTS_SEED)
     system.build()
     fill_random(system, seeding.generator(seeding.stream(secret, "random weights")))
-    warning = "RANDOM WEIGHTS: the result is noise and protects nobody; for tests only."
-    system.weight_digests = dict.fromkeys(system.weight_keys, warning)
-    system.info = replace(system.info, notes=(warning, *system.info.notes))
-    warnings.warn(f"{system.info.id}: {warning}", UserWarning, stacklevel=3)
+    system.weight_digests = dict.fromkeys(system.weight_keys, RANDOM_WARNING)
+    _warn_of_random(system)
+
+
+def _warn_of_random(system: Anonymizer) -> None:
+    system.info = replace(system.info, notes=(RANDOM_WARNING, *system.info.notes))
+    warnings.warn(f"{system.info.id}: {RANDOM_WARNING}", UserWarning, stacklevel=4)
 
 
 @cache
@@ -238,14 +248,14 @@ def _names() -> dict[str, _Entry]:
 
 def _find(name: str) -> _Entry:
     known = _names()
-    wanted = name.lower() if isinstance(name, str) else name
+    wanted = name.lower()
     if wanted in known:
         return known[wanted]
     if wanted in _offered():
         implementation = _offered()[wanted].load()
         return _Entry(implementation.info, implementation, {})
     names = sorted({*known, *_offered()})
-    near = difflib.get_close_matches(str(wanted), names, n=1)
+    near = difflib.get_close_matches(wanted, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise UnknownSystemError(f"system: {name!r} is unknown{hint} Known are {', '.join(names)}.")
 

@@ -255,6 +255,27 @@ def test_random_weights_are_seeded_and_said_so():
         load("b2", weights="random")
 
 
+def test_saved_noise_says_so_again(tmp_path):
+    small = WavLMConfig(conv_channels=32, width=32, heads=4, ffn_width=64, pos_groups=4)
+    vocoder = HiFiGanConfig(
+        input_width=32, first_width=32, strides=(20, 16), kernels=(40, 32), residual_kernels=(3,)
+    )
+    with pytest.warns(UserWarning, match="RANDOM WEIGHTS"):
+        system = load("t8-2", weights="random", device="cpu", encoder=small, vocoder=vocoder)
+    system.save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match="RANDOM WEIGHTS"):
+        assert "RANDOM WEIGHTS" in load(tmp_path, device="cpu").info.notes[0]
+    with pytest.raises(ConfigError, match="leave weights out"):
+        load(tmp_path, weights=tmp_path)
+
+
+def test_a_folder_does_not_take_the_place_of_a_system(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    load("b2", alpha_max=0.6).save_pretrained("b2")
+    assert load("b2").config.alpha_max == 0.9
+    assert load("./b2").config.alpha_max == 0.6
+
+
 def test_narrow_band_speech_is_warned_of_once(folder, monkeypatch):
     from voiceanon import recording
 

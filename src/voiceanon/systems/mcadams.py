@@ -48,7 +48,7 @@ class McAdamsConfig:
         hop_seconds: Distance of frames, rounded down to samples.
         edges: ``"padded"`` (ours) treats the first and last 20 ms like the rest. ``"reference"``
             uses complete frames only, as published: the first and last 10 ms fade, and up to one
-            window at the end is silent.
+            hop at the end is silent.
     """
 
     sample_rate: int = 16_000
