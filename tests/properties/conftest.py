@@ -19,7 +19,13 @@ def passing():
     return systems.PassThrough()
 
 
-@pytest.fixture(scope="package", params=systems.SYSTEM_IDS)
+def systems_under_test():
+    later = systems.siblings()
+    for name in systems.SYSTEM_IDS:
+        yield pytest.param(name, marks=[pytest.mark.slow] if name in later else [])
+
+
+@pytest.fixture(scope="package", params=systems_under_test())
 def system_id(request):
     return request.param
 

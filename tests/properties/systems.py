@@ -1,8 +1,9 @@
 """The systems that every promise is tested with: all that are registered, and three of our own.
 
-A system takes part by being registered. One that needs weights or much time says in `REDUCED` how
-it is built here. Our own systems stand for what a later system may be where the first ones are
-simple: other rates, noise, a discrete step, another length, a shortest input, parameters.
+A system takes part by being registered. Of those that differ in settings alone, the first is tested
+at every run, the others under the marker ``slow``. One that needs weights or much time says in
+`REDUCED` how it is built here. Our own systems stand for what a later one may be: with other rates,
+noise, a discrete step, another length, a shortest input, parameters.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from voiceanon import Anonymizer, SystemInfo, list_systems, load, register, system_info
 from voiceanon.audio.level import peak_gain
 from voiceanon.batching import length_mask
+from voiceanon.registry import system_config
 
 
 def small_knn_vc() -> dict[str, Any]:
@@ -28,6 +30,7 @@ def small_knn_vc() -> dict[str, Any]:
 
     return {
         "weights": "random",
+        "layer": 2,
         "encoder": WavLMConfig(conv_channels=32, width=32, heads=4, ffn_width=64, pos_groups=4),
         "vocoder": HiFiGanConfig(
             input_width=32,
@@ -38,7 +41,7 @@ def small_knn_vc() -> dict[str, Any]:
             residual_kernels=(3,),
             residual_dilations=(1, 3),
         ),
-        "pool": {f"speaker {number}": signals.speech(3.0, seed=number) for number in range(4)},
+        "pool": {f"speaker {number}": signals.speech(1.0, seed=number) for number in range(4)},
     }
 
 
@@ -56,6 +59,16 @@ IN_MAIN_MEMORY: dict[str, tuple[str, ...]] = {
 
 NOT_LOCAL: dict[str, str] = {}
 """id -> why a piece of its output depends on more of the input than the overlap of chunks."""
+
+
+def uniform(generator: torch.Generator) -> float:
+    """One number between 0 and 1, whatever the caller's default type is."""
+    return torch.rand((), generator=generator, dtype=torch.float64).item()
+
+
+def column(values: Sequence[float], batch: Tensor) -> Tensor:
+    """One number per item, ``(B, 1)``, of the type and on the device of the batch."""
+    return torch.tensor(values, dtype=batch.dtype, device=batch.device)[:, None]
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,7 @@ class Filter(Anonymizer):
         self.register_buffer("limit", torch.tensor(0.9), persistent=False)
 
     def draw_target(self, generator, speaker):
-        return {"share": torch.rand((), generator=generator).item()}
+        return {"share": uniform(generator)}
 
     def published_gain(self, source, results):
         if source.peak < self.floor:
@@ -96,9 +109,9 @@ class Filter(Anonymizer):
         return peak_gain(max(result.peak for result in results), float(self.limit))
 
     def convert(self, batch, lengths, targets, generators):
-        share = torch.tensor([target["share"] for target in targets], device=batch.device)
+        share = column([target["share"] for target in targets], batch)
         wet = self.filter(batch[:, None])[:, 0]
-        return (batch + share[:, None] * wet) * length_mask(lengths, batch.shape[1]), lengths
+        return (batch + share * wet) * length_mask(lengths, batch.shape[1]), lengths
 
 
 class Codes(Anonymizer):
@@ -118,7 +131,7 @@ class Codes(Anonymizer):
     octaves = 24
 
     def draw_target(self, generator, speaker):
-        return {"colour": torch.rand((), generator=generator).item() - 0.5}
+        return {"colour": uniform(generator) - 0.5}
 
     def convert(self, batch, lengths, targets, generators):
         size, hop = batch.shape[1], self.hop_samples
@@ -130,7 +143,7 @@ class Codes(Anonymizer):
         for row, length, target, generator in zip(
             noise, lengths.tolist(), targets, generators, strict=True
         ):
-            draws = torch.randn(length + 1, generator=generator)
+            draws = torch.randn(length + 1, generator=generator, dtype=torch.float32)
             row[:length] = draws[1:] + target["colour"] * draws[:-1]
         return level * noise, lengths
 
@@ -151,19 +164,27 @@ class Stretch(Anonymizer):
     block_out = 125
 
     def draw_target(self, generator, speaker):
-        return {"gain": 0.5 + torch.rand((), generator=generator).item()}
+        return {"gain": 0.5 + uniform(generator)}
 
     def convert(self, batch, lengths, targets, generators):
         hop = self.hop_samples
         blocks = F.pad(batch, (0, -batch.shape[1] % hop)).unfold(1, hop, hop)
         longer = F.interpolate(blocks, size=self.block_out, mode="linear").flatten(1)
-        gain = torch.tensor([target["gain"] for target in targets], device=batch.device)
+        gain = column([target["gain"] for target in targets], batch)
         counts = -(-lengths // hop) * self.block_out
-        return gain[:, None] * longer * length_mask(counts, longer.shape[1]), counts
+        return gain * longer * length_mask(counts, longer.shape[1]), counts
 
 
 OWN: tuple[type[Anonymizer], ...] = (Filter, Codes, Stretch)
 SYSTEM_IDS = (*list_systems(), *(system.info.id for system in OWN))
+
+
+def siblings() -> set[str]:
+    """Registered systems that are another one in other settings: the same kind of `Config`."""
+    families: dict[type[Any], str] = {}
+    for name in list_systems():
+        families.setdefault(type(system_config(name)), name)
+    return set(list_systems()) - set(families.values())
 
 
 def register_own() -> None:
@@ -205,11 +226,11 @@ class PassThrough(Anonymizer):
         self.draws: list[list[float]] = []
 
     def draw_target(self, generator, speaker):
-        return {"number": torch.rand((), generator=generator).item(), "speaker": speaker}
+        return {"number": uniform(generator), "speaker": speaker}
 
     def convert(self, batch, lengths, targets, generators):
         self.batches.append(batch.clone())
         self.lengths.append(lengths.tolist())
         self.targets.append(list(targets))
-        self.draws.append([torch.rand((), generator=draws).item() for draws in generators])
+        self.draws.append([uniform(draws) for draws in generators])
         return self.change(batch), lengths

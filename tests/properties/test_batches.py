@@ -35,7 +35,7 @@ def test_a_batch_gives_what_single_calls_give(system, wavs, keys):
         for wav, key in zip(wavs, keys, strict=True)
     ]
     order = list(range(len(wavs)))
-    for shuffle in range(3):
+    for shuffle in range(2):
         results, reports = system.anonymize_batch(
             [wavs[i] for i in order], keys=[keys[i] for i in order], return_reports=True, **options
         )

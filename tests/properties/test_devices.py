@@ -13,6 +13,9 @@ from properties.helpers import SRC, assert_close, assert_follows
 from voiceanon import ConfigError
 
 
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
 def tensors_of(value, seen=None):
     """Every tensor that an object holds, through attributes and containers."""
     seen = set() if seen is None else seen
@@ -155,6 +158,7 @@ def test_autocast_ends_also_after_an_error():
 
 
 @pytest.mark.gpu
+@needs_cuda
 @pytest.mark.parametrize("rate", [16_000, 44_100])
 def test_gpu_and_cpu_agree(system_id, rate):
     cpu = systems.build(system_id)
@@ -173,6 +177,7 @@ def test_gpu_and_cpu_agree(system_id, rate):
 
 
 @pytest.mark.gpu
+@needs_cuda
 def test_a_batch_follows_single_calls_on_the_gpu(system_id):
     gpu = systems.build(system_id, device="cuda")
     wavs = [signals.speech(seconds) for seconds in (0.3, 6.0, 1.1)]

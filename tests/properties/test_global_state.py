@@ -7,6 +7,7 @@ import pytest
 import signals
 import torch
 
+from properties import systems
 from properties.helpers import assert_close, chunk_limit
 
 
@@ -51,11 +52,26 @@ def test_the_default_dtype_has_no_effect(system, wav):
     try:
         result = system.anonymize(wav, 44_100, seed=3)
         chunked = system.anonymize(long, seed=3, chunk_seconds=limit)
+        assert torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
     assert result.dtype == chunked.dtype == torch.float32
     assert_close(result, expected, 1e-6)
     assert_close(chunked, at_model_rate, 1e-6)
+
+
+def test_the_default_device_has_no_effect(system, wav):
+    """As after ``torch.set_default_device("cuda")``."""
+    expected = system.anonymize(wav, 44_100, seed=3)
+    array = wav.numpy()
+    with torch.device("meta"):
+        result = system.anonymize(wav, 44_100, seed=3)
+        array_result = system.anonymize(array, 44_100, seed=3)
+        again = systems.build(system.info.id)
+    assert torch.equal(result, expected)
+    assert np.array_equal(array_result, expected.numpy())
+    assert again.device == torch.device("cpu")
+    assert torch.equal(again.anonymize(wav, 44_100, seed=3), expected)
 
 
 def test_the_number_of_threads_has_no_effect(system, wav):

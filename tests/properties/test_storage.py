@@ -88,6 +88,14 @@ def test_results_have_no_graph(system, rate):
     )
 
 
+def test_results_have_no_graph_although_the_system_could_be_trained():
+    trainable = systems.Filter()
+    assert all(parameter.requires_grad for parameter in trainable.parameters())
+    result = trainable.anonymize(signals.speech(0.4))
+    assert not result.requires_grad
+    assert not result.is_inference()
+
+
 def test_results_can_take_part_in_training(system):
     result = system.anonymize(signals.speech(0.4), 16_000, seed=1)
     assert not result.is_inference()

@@ -1,0 +1,549 @@
+"""Agreement with the CPU, speed and memory on a CUDA device, by one script for a bare machine.
+
+    python tests/benchmarks/gpu.py [--out report.json] [--quick] [--device cuda]
+
+It needs torch and numpy, and what they bring: no audio files, no resampling, no compiled kernels.
+So B2 runs on the CPU with its tensor backend, and kNN-VC without its level step (whose meter is
+compiled): its times lack the loudness, which is measured on the host. All weights are random.
+
+The exit status is 1 where a result differs from the CPU's, or a part could not be run.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import math
+import statistics
+import sys
+import time
+import traceback
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unittest import mock
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "src"))
+
+import numpy as np
+import torch
+
+from voiceanon import load
+from voiceanon.audio.level import LevelMeter
+from voiceanon.batching import plan_batches
+from voiceanon.components.content.wavlm_config import HOP_SAMPLES, WavLMConfig
+from voiceanon.components.lpc import tensor
+from voiceanon.components.selection import neighbours
+from voiceanon.components.vocoder.hifigan import HiFiGanConfig
+from voiceanon.hub.pool import Pool
+from voiceanon.systems import mcadams
+
+RATE = 16_000
+FRAMES_PER_SECOND = RATE // HOP_SAMPLES
+SPEECH = np.load(Path(__file__).parents[1] / "golden" / "mcadams" / "mcadams.npz")["input"]
+
+TOLERANCE = 1e-3
+"""Of the peak: what a float32 result may differ from the CPU's."""
+
+LEAST_EQUAL_SETS = 0.98
+"""Share of frames with the same neighbours in float32. Frames of random networks in random pools
+have many neighbours that are nearly as near, so that rounding may exchange the last of a set."""
+
+PRECISIONS = ("float32", "tf32", "bfloat16")
+
+STAGES = ("wavlm", "matching", "vocoder", "rest")
+"""The rest is what all systems share: checks, padding, cutting, and the way to the device."""
+
+REDUCED = {
+    "encoder": WavLMConfig(conv_channels=32, width=64, heads=4, ffn_width=128, pos_groups=4),
+    "vocoder": HiFiGanConfig(
+        input_width=64,
+        linear_width=32,
+        first_width=64,
+        strides=(10, 8, 2, 2),
+        kernels=(20, 16, 4, 4),
+        residual_kernels=(3, 7),
+        residual_dilations=(1, 3),
+    ),
+}
+"""Sizes of kNN-VC that two CPU cores run at once; the stages are those of the official sizes."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is measured.
+
+    Attributes:
+        options: Of `load`, for the system whose speed is measured.
+        check_seconds: Utterances of the comparison with the CPU, from the shortest.
+        check_precisions: In which the official sizes are compared.
+        utterance_seconds: Shortest and longest utterance of the speed rows.
+        batches: Utterances that are converted at once.
+        pool_seconds: Reference speech per target speaker.
+        speakers: Of the larger pool.
+        runs: Timed runs, after one that is not timed.
+    """
+
+    options: dict
+    check_seconds: tuple
+    check_precisions: tuple
+    utterance_seconds: tuple
+    batches: tuple
+    pool_seconds: float
+    speakers: int
+    runs: int = 3
+
+
+FULL = Amount(
+    options={},
+    check_seconds=(0.6, 1.3, 2.1),
+    check_precisions=PRECISIONS,
+    utterance_seconds=(6.0, 12.0),
+    batches=(1, 16, 64),
+    pool_seconds=300.0,
+    speakers=8,
+)
+QUICK = Amount(
+    options=REDUCED,
+    check_seconds=(0.3, 0.5, 0.8),
+    check_precisions=("float32",),
+    utterance_seconds=(0.6, 1.2),
+    batches=(1, 4),
+    pool_seconds=10.0,
+    speakers=3,
+)
+
+
+# Systems and their input.
+
+
+def load_knn_vc(device, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the one about random weights
+        system = load("t8-2", device=device, weights="random", **options)
+    # The meter of the level step is compiled, and counts also where no level step follows.
+    system.new_meter = LevelMeter
+    return system
+
+
+def load_b2(device):
+    return load("b2", device=device)
+
+
+@contextlib.contextmanager
+def tensor_backend():
+    """Lets B2 use its tensor backend on the CPU, too."""
+    with mock.patch.object(mcadams, "warp_poles", warp_by_tensors):
+        yield
+
+
+def warp_by_tensors(frames, alphas, order, offset):
+    whitening = tensor.burg(frames + offset, order)
+    return tensor.refilter(frames, whitening, tensor.warp(whitening, alphas))
+
+
+def make_pool(speakers, seconds, width):
+    """Random frames: the time of the search does not depend on what they are."""
+    generator = torch.Generator().manual_seed(1)
+    count = int(seconds * FRAMES_PER_SECOND)
+    return Pool({
+        f"speaker {number}": torch.randn(count, width, generator=generator)
+        for number in range(speakers)
+    })  # fmt: skip
+
+
+def make_waves(all_seconds):
+    """Float32 waves, each another piece of speech."""
+    return [
+        np.resize(np.roll(SPEECH, -4001 * number), int(seconds * RATE))
+        for number, seconds in enumerate(all_seconds)
+    ]
+
+
+def mixed_seconds(count, low, high):
+    """Lengths spread evenly, and always the same ones; a single utterance is rather long."""
+    if count == 1:
+        return [low + (high - low) * 2 / 3]
+    return np.random.default_rng(0).permutation(np.linspace(low, high, count)).tolist()
+
+
+def hold(system, seconds):
+    """Lets one batch hold this many seconds, padding included."""
+    system.info = replace(system.info, batch_seconds=seconds)
+
+
+# Agreement with the CPU.
+
+
+@dataclass
+class Captured:
+    """What a system made of utterances: audio, encoder frames, and neighbours, on the CPU."""
+
+    audio: list
+    features: list
+    indices: list
+
+
+def capture(system, batches):
+    """Converts batches of utterances of rising lengths, and notes what happened inside."""
+    noted = Captured([], [], [])
+
+    def note_features(module, inputs, output):
+        features, frames = output
+        rows = zip(features.float().cpu(), frames.tolist(), strict=True)
+        noted.features += [row[:count] for row, count in rows]
+
+    def note_indices(pool, indices):
+        noted.indices.append(indices.cpu())
+        return average(pool, indices)
+
+    average = neighbours.average
+    handle = system.wavlm.register_forward_hook(note_features)
+    try:
+        with mock.patch.object(neighbours, "average", note_indices):
+            for waves in batches:
+                hold(system, len(waves) * len(waves[-1]) / RATE + 1)
+                noted.audio += system.anonymize_batch(
+                    waves, targets=["speaker 0"] * len(waves), loudness="none"
+                )
+    finally:
+        handle.remove()
+    counts = [len(frames) for frames in noted.features]
+    noted.indices = list(torch.cat(noted.indices).split(counts))
+    return noted
+
+
+def compare(result, expected, context):
+    """How far two results of kNN-VC lie apart, the audio where no different frame reaches."""
+    same, kept, error = [], [], 0.0
+    peak = max(float(np.abs(wav).max()) for wav in expected.audio)
+    for wav, wanted, mine, theirs in zip(
+        result.audio, expected.audio, result.indices, expected.indices, strict=True
+    ):
+        equal = (mine.sort(dim=1).values == theirs.sort(dim=1).values).all(dim=1)
+        comparable = np.ones(len(wav), bool)
+        for frame in (~equal).nonzero()[:, 0].tolist():
+            start = frame * HOP_SAMPLES
+            comparable[max(0, start + context[0]) : max(0, start + context[1])] = False
+        difference = np.abs(wav - wanted)[comparable]
+        error = max(error, float(difference.max(initial=0.0)) / peak)
+        same.append(equal)
+        kept.append(comparable)
+    scale = max(float(frames.abs().max()) for frames in expected.features)
+    return {
+        "features": max(
+            float((mine - theirs).abs().max()) / scale
+            for mine, theirs in zip(result.features, expected.features, strict=True)
+        ),
+        "equal_sets": float(torch.cat(same).double().mean()),
+        "compared_samples": float(np.concatenate(kept).mean()),
+        "audio": error,
+    }
+
+
+def check_knn_vc(name, device, amount, options, precisions):
+    """Batches on the device against single utterances on the CPU in float32."""
+    waves = make_waves(amount.check_seconds)
+    cpu = load_knn_vc("cpu", **options)
+    pool = make_pool(1, 30, cpu.wavlm.config.width)
+    cpu.use_pool(pool)
+    expected = capture(cpu, [[wav] for wav in waves])
+    context = cpu.vocoder.config.context_samples
+    del cpu
+    system = load_knn_vc(device, **options)
+    system.use_pool(pool)
+    for precision in precisions:
+        system.precision = precision
+        row = {"system": name, "precision": precision}
+        row |= compare(capture(system, [waves]), expected, context)
+        row["passed"] = None
+        if precision == "float32":
+            row["passed"] = row["audio"] <= TOLERANCE and row["equal_sets"] >= LEAST_EQUAL_SETS
+        yield row
+
+
+def check_b2(device, amount):
+    waves = make_waves(amount.check_seconds)
+    targets = [{"alpha": alpha} for alpha in np.linspace(0.5, 0.9, len(waves)).tolist()]
+    with tensor_backend():
+        cpu = load_b2("cpu")
+        expected = [
+            cpu.anonymize(wav, target=target, loudness="none")
+            for wav, target in zip(waves, targets, strict=True)
+        ]
+        results = load_b2(device).anonymize_batch(waves, targets=targets, loudness="none")
+    peak = max(float(np.abs(wav).max()) for wav in expected)
+    error = max(
+        float(np.abs(wav - wanted).max()) / peak
+        for wav, wanted in zip(results, expected, strict=True)
+    )
+    yield {"system": "b2", "precision": "float64", "audio": error, "passed": error <= TOLERANCE}
+
+
+# Speed and memory.
+
+
+class Clock:
+    """Times on a device: by its events where it has them, by the host's clock elsewhere."""
+
+    def __init__(self, device):
+        self._device = device
+        self._cuda = device.type == "cuda"
+
+    def mark(self):
+        if not self._cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, first, second):
+        """Seconds between two marks, once the device has come past them."""
+        return first.elapsed_time(second) / 1000 if self._cuda else second - first
+
+    def wait(self):
+        """Waits for the device and gives the host's time."""
+        if self._cuda:
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+    def held_gib(self):
+        """Memory in tensors now, or `None` where the device does not tell; restarts `peak_gib`."""
+        if not self._cuda:
+            return None
+        torch.cuda.reset_peak_memory_stats(self._device)
+        return torch.cuda.memory_allocated(self._device) / 2**30
+
+    def peak_gib(self):
+        """Most memory in tensors since then, those that were held included."""
+        return torch.cuda.max_memory_allocated(self._device) / 2**30 if self._cuda else None
+
+
+@contextlib.contextmanager
+def marks(system, clock):
+    """Lists the marks in front of and behind WavLM and the vocoder: four for each batch."""
+    listed = []
+
+    def mark(*_):
+        listed.append(clock.mark())
+
+    networks = [getattr(system, name) for name in ("wavlm", "vocoder") if hasattr(system, name)]
+    handles = [
+        handle
+        for network in networks
+        for handle in (network.register_forward_pre_hook(mark), network.register_forward_hook(mark))
+    ]
+    try:
+        yield listed
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def stage_seconds(listed, clock):
+    """Seconds of WavLM, of the matching between the networks, and of the vocoder."""
+    batches = [listed[start : start + 4] for start in range(0, len(listed), 4)]
+    return [sum(clock.between(batch[i], batch[i + 1]) for batch in batches) for i in range(3)]
+
+
+def measure(system, waves, targets, clock, runs):
+    """The run of median time, all through the public call; arrays come from the host."""
+
+    def convert():
+        system.anonymize_batch(waves, targets=targets, loudness="none")
+
+    convert()
+    clock.wait()
+    held = clock.held_gib()
+    walls, stages = [], []
+    for _ in range(runs):
+        start = clock.wait()
+        with marks(system, clock) as listed:
+            convert()
+        walls.append(clock.wait() - start)
+        stages.append(stage_seconds(listed, clock))
+    wall = statistics.median_low(walls)
+    lengths = [len(wav) / RATE for wav in waves]
+    batches = plan_batches(lengths, system.info.batch_seconds)
+    row = {
+        "seconds": sum(lengths),
+        "batches": len(batches),
+        "padded_seconds": sum(len(batch) * lengths[batch[-1]] for batch in batches),
+        "wall_seconds": walls,
+        "times_real_time": sum(lengths) / wall,
+        "held_gib": held,
+        "peak_gib": clock.peak_gib(),
+    }
+    inside = stages[walls.index(wall)]
+    if any(inside):
+        parts = (*inside, wall - sum(inside))
+        row["shares"] = {name: part / wall for name, part in zip(STAGES, parts, strict=True)}
+    return row
+
+
+def sets_of_waves(amount):
+    """Utterances by batch, each with the seconds that hold all of them at once."""
+    low, high = amount.utterance_seconds
+    for count in amount.batches:
+        waves = make_waves(mixed_seconds(count, low, high))
+        yield count, waves, math.ceil(count * max(map(len, waves)) / RATE) + 1
+
+
+def time_knn_vc(device, amount):
+    clock = Clock(device)
+    system = load_knn_vc(device, **amount.options)
+    default = system.info.batch_seconds
+    size = "reduced" if amount.options else "official"
+    for speakers in (1, amount.speakers):
+        system.use_pool(make_pool(speakers, amount.pool_seconds, system.wavlm.config.width))
+        for (count, waves, capacity), precision in itertools.product(
+            sets_of_waves(amount), PRECISIONS
+        ):
+            if count < speakers:
+                continue
+            targets = [f"speaker {i % speakers}" for i in range(count)]
+            # The largest set also in the batches that the library makes by itself.
+            for held in [capacity] + [default] * (count == amount.batches[-1] and speakers == 1):
+                hold(system, held)
+                system.precision = precision
+                yield {
+                    "system": f"t8-2 {size}",
+                    "speakers": speakers,
+                    "utterances": count,
+                    "precision": precision,
+                    "batch_seconds": held,
+                } | measure(system, waves, targets, clock, amount.runs)
+
+
+def time_b2(device, amount):
+    clock = Clock(device)
+    system = load_b2(device)
+    for count, waves, capacity in sets_of_waves(amount):
+        targets = [{"alpha": alpha} for alpha in np.linspace(0.5, 0.9, count).tolist()]
+        hold(system, capacity)
+        with tensor_backend():
+            yield {
+                "system": "b2",
+                "speakers": None,
+                "utterances": count,
+                "precision": "float64",
+                "batch_seconds": capacity,
+            } | measure(system, waves, targets, clock, amount.runs)
+
+
+# Report.
+
+
+def describe_environment(device):
+    facts = {"device": str(device), "torch": torch.__version__, "cuda": torch.version.cuda}
+    if device.type == "cuda":
+        facts["gpu"] = torch.cuda.get_device_name(device)
+        facts["gpu_gib"] = torch.cuda.get_device_properties(device).total_memory / 2**30
+        facts["cudnn"] = torch.backends.cudnn.version()
+    facts["threads"] = torch.get_num_threads()
+    return facts
+
+
+def table(header, rows):
+    """Lines of text, numbers to the right."""
+    cells = [header, *rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in cells
+    )
+
+
+def check_table(rows):
+    header = ["system", "precision", "features", "equal sets", "samples", "audio", ""]
+    verdicts = {True: "passed", False: "FAILED", None: "(for information)"}
+    return table(header, [
+        [
+            row["system"],
+            row["precision"],
+            f"{row['features']:.1e}" if "features" in row else "-",
+            f"{row['equal_sets']:.2%}" if "equal_sets" in row else "-",
+            f"{row['compared_samples']:.1%}" if "compared_samples" in row else "-",
+            f"{row['audio']:.1e}",
+            verdicts[row["passed"]],
+        ]
+        for row in rows
+    ])  # fmt: skip
+
+
+def speed_table(rows):
+    header = ["system", "speakers", "utterances", "batches", "precision", "audio s", "padding %"]
+    header += ["x real time", "peak GiB", *(f"{name} %" for name in STAGES)]
+    lines = []
+    for row in rows:
+        shares = row.get("shares", {})
+        lines.append([
+            row["system"],
+            str(row["speakers"] or "-"),
+            str(row["utterances"]),
+            str(row["batches"]),
+            row["precision"],
+            f"{row['seconds']:.0f}",
+            f"{100 * (1 - row['seconds'] / row['padded_seconds']):.0f}",
+            f"{row['times_real_time']:.1f}",
+            "-" if row["peak_gib"] is None else f"{row['peak_gib']:.2f}",
+            *(f"{100 * shares[name]:.0f}" if shares else "-" for name in STAGES),
+        ])  # fmt: skip
+    return table(header, lines)
+
+
+def run(device, amount, out):
+    """Runs all parts; one that fails does not keep the others from running."""
+    start = time.perf_counter()
+    report = {"environment": describe_environment(device), "checks": [], "speed": [], "errors": []}
+    parts = [
+        ("checks", check_b2(device, amount)),
+        ("checks", check_knn_vc("t8-2 reduced", device, amount, REDUCED, PRECISIONS)),
+        ("checks", check_knn_vc("t8-2 official", device, amount, {}, amount.check_precisions)),
+        ("speed", time_b2(device, amount)),
+        ("speed", time_knn_vc(device, amount)),
+    ]
+    for kind, rows in parts:
+        try:
+            for row in rows:
+                report[kind].append(row)
+                done = {name: value for name, value in row.items() if name != "wall_seconds"}
+                print(f"{time.perf_counter() - start:6.1f} s", json.dumps(done), flush=True)
+        except Exception:
+            traceback.print_exc()
+            report["errors"].append(traceback.format_exc())
+        report["total_seconds"] = time.perf_counter() - start
+        # After each part, so that a run that is stopped leaves what it has.
+        if out is not None:
+            out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    return report
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="where to write the report, JSON")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try the script out")
+    parser.add_argument("--device", default="cuda", help="cuda (default), cuda:N or cpu")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            parser.error("there is no CUDA device here; --device cpu --quick tries the script out")
+        if device.index is not None:
+            torch.cuda.set_device(device)
+    report = run(device, QUICK if options.quick else FULL, options.out)
+    print("\n", report["environment"], sep="")
+    print("\nAgainst single utterances on the CPU in float32, parts of the peak:\n")
+    print(check_table(report["checks"]))
+    print("\nSpeed, medians of runs, without the level step:\n")
+    print(speed_table(report["speed"]))
+    failed = [row for row in report["checks"] if row["passed"] is False]
+    print(
+        f"\n{report['total_seconds']:.0f} s, {len(failed)} checks failed, "
+        f"{len(report['errors'])} parts broke off"
+    )
+    return 1 if failed or report["errors"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
