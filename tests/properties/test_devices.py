@@ -12,7 +12,6 @@ from properties import systems
 from properties.helpers import SRC, assert_close, assert_follows
 from voiceanon import ConfigError
 
-
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
