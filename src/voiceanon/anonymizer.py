@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from voiceanon import seeding
 from voiceanon.audio import io
 from voiceanon.audio.level import LevelMeter, Meter
-from voiceanon.devices import check_precision
+from voiceanon.devices import check_precision, plain_defaults
 from voiceanon.errors import AudioError, ConfigError
 from voiceanon.hub.pool import Pool
 from voiceanon.pretrained import write_pretrained
@@ -340,16 +340,17 @@ class Anonymizer(nn.Module, ABC):
         # At speaker level, one call without a seed is one draw for each speaker.
         secret = seeding.seed_secret(seed) if seed is not None or level == "speaker" else None
         recordings = []
-        for index, (audio, item) in enumerate(zip(audios, names, strict=True)):
-            try:
-                voice = choose_voice(self, secret, level, *item)
-                recordings.append(open_recording(self, audio, sample_rate, mix_channels, voice))
-            except (AudioError, ConfigError) as error:
-                if len(audios) == 1:
-                    raise
-                raise type(error)(f"item {index}: {error}") from error
-        Runner(self, limit).run(recordings, loudness, match_length)
-        results = [recording.opened.restore(recording.result) for recording in recordings]
+        with plain_defaults():
+            for index, (audio, item) in enumerate(zip(audios, names, strict=True)):
+                try:
+                    voice = choose_voice(self, secret, level, *item)
+                    recordings.append(open_recording(self, audio, sample_rate, mix_channels, voice))
+                except (AudioError, ConfigError) as error:
+                    if len(audios) == 1:
+                        raise
+                    raise type(error)(f"item {index}: {error}") from error
+            Runner(self, limit).run(recordings, loudness, match_length)
+            results = [recording.opened.restore(recording.result) for recording in recordings]
         if not return_reports:
             return results
         return results, [make_report(self, item, seed, level, loudness) for item in recordings]

@@ -74,7 +74,7 @@ def arithmetic(precision: Precision, device: torch.device) -> Iterator[None]:
         device: Where the block computes.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(float32_default())
+        stack.enter_context(plain_defaults())
         if device.type == "cuda":
             stack.enter_context(_tf32("tf32" if precision == "tf32" else "ieee"))
         if precision in _AUTOCAST:
@@ -84,20 +84,23 @@ def arithmetic(precision: Precision, device: torch.device) -> Iterator[None]:
 
 @contextlib.contextmanager
 def building() -> Iterator[None]:
-    """Runs a block that builds networks: on the CPU, in float32, without touching global draws."""
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"), float32_default():
+    """Runs a block that builds networks, without touching the program's own draws."""
+    with torch.random.fork_rng(devices=[]), plain_defaults():
         yield
 
 
 @contextlib.contextmanager
-def float32_default() -> Iterator[None]:
-    """Runs a block in which floats are float32 by default, whatever the program prefers."""
-    before = torch.get_default_dtype()
+def plain_defaults() -> Iterator[None]:
+    """Runs a block in which new tensors are float32 on the CPU, whatever the program prefers."""
+    dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
+    # The mode slows down every call a little, so it is entered only where it matters.
+    elsewhere = torch.get_default_device().type != "cpu"
     try:
-        yield
+        with torch.device("cpu") if elsewhere else contextlib.nullcontext():
+            yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(dtype)
 
 
 @contextlib.contextmanager

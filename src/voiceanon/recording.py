@@ -15,7 +15,6 @@ from voiceanon.audio.checks import check_duration
 from voiceanon.audio.forms import Opened, open_audio
 from voiceanon.audio.level import Meter, decibels
 from voiceanon.audio.source import Source
-from voiceanon.devices import float32_default
 from voiceanon.errors import AudioError, AudioWarning, ConfigError
 from voiceanon.types import Level, Loudness, Report, Seed, Target
 
@@ -123,8 +122,7 @@ def choose_voice(
         )
     name = (speaker if level == "speaker" else key) or ""
     draw = seeding.generator(seeding.stream(secret, system.info.id, "target", level, name))
-    with float32_default():
-        return Voice(system.draw_target(draw, speaker), secret, key, speaker)
+    return Voice(system.draw_target(draw, speaker), secret, key, speaker)
 
 
 def open_recording(

@@ -284,15 +284,16 @@ def check_b2(device, amount):
 
 
 class Clock:
-    """Times on a device: by its events where it has them, by the host's clock elsewhere."""
+    """Times on a device: by its events where it has them, by a clock of the host elsewhere."""
 
-    def __init__(self, device):
+    def __init__(self, device, now=time.perf_counter):
+        self._now = now
         self._device = device
         self._cuda = device.type == "cuda"
 
     def mark(self):
         if not self._cuda:
-            return time.perf_counter()
+            return self._now()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -305,7 +306,7 @@ class Clock:
         """Waits for the device and gives the host's time."""
         if self._cuda:
             torch.cuda.synchronize(self._device)
-        return time.perf_counter()
+        return self._now()
 
     def held_gib(self):
         """Memory in tensors now, or `None` where the device does not tell; restarts `peak_gib`."""

@@ -32,7 +32,7 @@ ALLOWED = {
     "chunking": BASE,
     "devices": BASE,
     "seeding": BASE,
-    "recording": BASE | {"audio", "devices", "seeding"},
+    "recording": BASE | {"audio", "seeding"},
     "runner": SHARED,
     "pretrained": BASE | {"hub"},
     "components": BASE,
