@@ -204,6 +204,12 @@ class Anonymizer(nn.Module, ABC):
         return self.get_buffer("_anchor").device
 
     @property
+    def batch_seconds(self) -> float:
+        """Most seconds, padding included, in one batch on this device."""
+        on_cpu = self.info.cpu_batch_seconds if self.device.type == "cpu" else None
+        return self.info.batch_seconds if on_cpu is None else on_cpu
+
+    @property
     def precision(self) -> Precision:
         """Arithmetic of the networks inside our calls."""
         return self._precision

@@ -66,7 +66,8 @@ class Recording:
         opened: As the caller passed it.
         source: The checked samples.
         voice: The voice that it gets.
-        meters: What measured each converted channel at the model's rate; silent ones have none.
+        meters: What measured each converted channel at the model's rate, for the published level
+            step; silent channels have none.
         chunks: Pieces that the longest channel was cut into.
         gain: Of the level step.
         result: float32 ``(C, T)`` at the recording's rate, once finished.

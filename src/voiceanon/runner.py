@@ -13,7 +13,7 @@ from torch import Tensor
 
 from voiceanon import seeding
 from voiceanon.audio.checks import all_finite
-from voiceanon.audio.level import LevelMeter, rms_gain
+from voiceanon.audio.level import LevelMeter, Meter, rms_gain
 from voiceanon.audio.resample import resampling
 from voiceanon.audio.source import BLOCK_SAMPLES, Sink, TrackReader
 from voiceanon.batching import pad, plan_batches, unpad
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 class Track:
     """One channel of a recording: read at the model's rate, delivered at the recording's."""
 
-    def __init__(self, recording: Recording, channel: int, sink: Sink, system: Anonymizer) -> None:
+    def __init__(
+        self, recording: Recording, channel: int, sink: Sink, system: Anonymizer, *, metered: bool
+    ) -> None:
         source = recording.source
         model_rate = system.sample_rate
         self.recording = recording
-        self._meter = system.new_meter()
-        recording.meters.append(self._meter)
+        self._meters: list[Meter] = [system.new_meter()] if metered else []
+        recording.meters += self._meters
         self.reader = TrackReader(source, channel, model_rate)
         self._channel = channel
         self._sink = sink
@@ -43,7 +45,8 @@ class Track:
 
     def deliver(self, piece: Tensor, last: bool) -> None:
         """Takes the next float32 ``(T,)`` of the converted channel."""
-        self._meter.add(piece)
+        for meter in self._meters:
+            meter.add(piece)
         self._sink.append(self._channel, self._back.push(piece, last))
 
 
@@ -58,13 +61,13 @@ class Runner:
         self._chunk = None if chunk_seconds is None else int(chunk_seconds * rate)
         overlap_seconds = self._info.overlap_seconds if self._info.keeps_length else 0.0
         self._overlap = int(overlap_seconds * rate)
-        self._capacity = int(self._info.batch_seconds * rate)
+        self._capacity = int(system.batch_seconds * rate)
 
     def run(self, recordings: Sequence[Recording], loudness: Loudness, match_length: bool) -> None:
         """Fills in the result, gain and chunk count of each recording."""
         sinks = [self._make_sink(recording) for recording in recordings]
         tracks = [
-            Track(recording, channel, sink, self._system)
+            Track(recording, channel, sink, self._system, metered=loudness == "published")
             for recording, sink in zip(recordings, sinks, strict=True)
             for channel in range(recording.source.channels)
             if channel not in recording.source.silent

@@ -99,6 +99,8 @@ class SystemInfo:
         chunk_seconds: Longest piece that is converted at once, or ``None`` for never cut.
         overlap_seconds: Context that each piece gets on both sides.
         batch_seconds: Most seconds, padding included, in one batch.
+        cpu_batch_seconds: The same on a CPU, where large networks gain nothing from batches and
+            lose the caches; ``None`` for no difference.
         training_rate: Rate in Hz of the speech that the weights were trained on, or ``None`` where
             there are no weights.
         speech: Language, age group and kind of speech that it was trained and measured on.
@@ -121,6 +123,7 @@ class SystemInfo:
     chunk_seconds: float | None = 30.0
     overlap_seconds: float = 1.0
     batch_seconds: float = 120.0
+    cpu_batch_seconds: float | None = None
     training_rate: int | None = None
     speech: str = "not stated"
     paper: str = "not stated"

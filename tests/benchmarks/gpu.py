@@ -20,6 +20,7 @@ import time
 import traceback
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -130,11 +131,11 @@ def load_b2(device):
     return load("b2", device=device)
 
 
-@contextlib.contextmanager
-def tensor_backend():
-    """Lets B2 use its tensor backend on the CPU, too."""
-    with mock.patch.object(mcadams, "warp_poles", warp_by_tensors):
-        yield
+def tensor_backend(device):
+    """Lets B2 use its tensor backend on the CPU, too; elsewhere it does so by itself."""
+    if device.type != "cpu":
+        return contextlib.nullcontext()
+    return mock.patch.object(mcadams, "warp_poles", warp_by_tensors)
 
 
 def warp_by_tensors(frames, alphas, order, offset):
@@ -252,32 +253,40 @@ def check_knn_vc(name, device, amount, options, precisions):
     del cpu
     system = load_knn_vc(device, **options)
     system.use_pool(pool)
-    for precision in precisions:
+
+    def check(precision):
         system.precision = precision
         row = {"system": name, "precision": precision}
         row |= compare(capture(system, [waves]), expected, context)
-        row["passed"] = None
-        if precision == "float32":
-            row["passed"] = row["audio"] <= TOLERANCE and row["equal_sets"] >= LEAST_EQUAL_SETS
-        yield row
+        passed = row["audio"] <= TOLERANCE and row["equal_sets"] >= LEAST_EQUAL_SETS
+        return row | {"passed": passed if precision == "float32" else None}
+
+    for precision in precisions:
+        yield partial(check, precision)
 
 
 def check_b2(device, amount):
     waves = make_waves(amount.check_seconds)
     targets = [{"alpha": alpha} for alpha in np.linspace(0.5, 0.9, len(waves)).tolist()]
-    with tensor_backend():
-        cpu = load_b2("cpu")
+    cpu = load_b2("cpu")
+    with tensor_backend(cpu.device):
         expected = [
             cpu.anonymize(wav, target=target, loudness="none")
             for wav, target in zip(waves, targets, strict=True)
         ]
-        results = load_b2(device).anonymize_batch(waves, targets=targets, loudness="none")
-    peak = max(float(np.abs(wav).max()) for wav in expected)
-    error = max(
-        float(np.abs(wav - wanted).max()) / peak
-        for wav, wanted in zip(results, expected, strict=True)
-    )
-    yield {"system": "b2", "precision": "float64", "audio": error, "passed": error <= TOLERANCE}
+
+    def check():
+        with tensor_backend(device):
+            results = load_b2(device).anonymize_batch(waves, targets=targets, loudness="none")
+        peak = max(float(np.abs(wav).max()) for wav in expected)
+        error = max(
+            float(np.abs(wav - wanted).max()) / peak
+            for wav, wanted in zip(results, expected, strict=True)
+        )
+        passed = error <= TOLERANCE
+        return {"system": "b2", "precision": "float64", "audio": error, "passed": passed}
+
+    yield check
 
 
 # Speed and memory.
@@ -347,8 +356,17 @@ def stage_seconds(listed, clock):
     return [sum(clock.between(batch[i], batch[i + 1]) for batch in batches) for i in range(3)]
 
 
-def measure(system, waves, targets, clock, runs):
-    """The run of median time, all through the public call; arrays come from the host."""
+def measure(facts, system, waves, targets, clock, runs):
+    """The run of median time, all through the public call; arrays come from the host.
+
+    Args:
+        facts: What the row begins with.
+        system: With its precision set, and the seconds that a batch may hold.
+        waves: Utterances.
+        targets: One for each.
+        clock: Of the system's device.
+        runs: Timed runs.
+    """
 
     def convert():
         system.anonymize_batch(waves, targets=targets, loudness="none")
@@ -366,7 +384,10 @@ def measure(system, waves, targets, clock, runs):
     wall = statistics.median_low(walls)
     lengths = [len(wav) / RATE for wav in waves]
     batches = plan_batches(lengths, system.info.batch_seconds)
-    row = {
+    row = facts | {
+        "utterances": len(waves),
+        "precision": system.precision,
+        "batch_seconds": system.info.batch_seconds,
         "seconds": sum(lengths),
         "batches": len(batches),
         "padded_seconds": sum(len(batch) * lengths[batch[-1]] for batch in batches),
@@ -407,29 +428,23 @@ def time_knn_vc(device, amount):
             for held in [capacity] + [default] * (count == amount.batches[-1] and speakers == 1):
                 hold(system, held)
                 system.precision = precision
-                yield {
-                    "system": f"t8-2 {size}",
-                    "speakers": speakers,
-                    "utterances": count,
-                    "precision": precision,
-                    "batch_seconds": held,
-                } | measure(system, waves, targets, clock, amount.runs)
+                facts = {"system": f"t8-2 {size}", "speakers": speakers}
+                yield partial(measure, facts, system, waves, targets, clock, amount.runs)
 
 
 def time_b2(device, amount):
     clock = Clock(device)
     system = load_b2(device)
+
+    def measure_b2(*arguments):
+        with tensor_backend(device):
+            return measure(*arguments) | {"precision": "float64"}
+
     for count, waves, capacity in sets_of_waves(amount):
         targets = [{"alpha": alpha} for alpha in np.linspace(0.5, 0.9, count).tolist()]
         hold(system, capacity)
-        with tensor_backend():
-            yield {
-                "system": "b2",
-                "speakers": None,
-                "utterances": count,
-                "precision": "float64",
-                "batch_seconds": capacity,
-            } | measure(system, waves, targets, clock, amount.runs)
+        facts = {"system": "b2", "speakers": None}
+        yield partial(measure_b2, facts, system, waves, targets, clock, amount.runs)
 
 
 # Report.
@@ -493,10 +508,22 @@ def speed_table(rows):
     return table(header, lines)
 
 
+def attempt(work, errors):
+    """Gives what ``work`` gives, or `None` where it fails."""
+    try:
+        return work()
+    except Exception:
+        traceback.print_exc()
+        errors.append(traceback.format_exc())
+        return None
+
+
 def run(device, amount, out):
-    """Runs all parts; one that fails does not keep the others from running."""
+    """Makes all rows; one that fails does not keep the others from being made."""
     start = time.perf_counter()
-    report = {"environment": describe_environment(device), "checks": [], "speed": [], "errors": []}
+    errors = []
+    facts = attempt(partial(describe_environment, device), errors)
+    report = {"environment": facts, "checks": [], "speed": [], "errors": errors}
     parts = [
         ("checks", check_b2(device, amount)),
         ("checks", check_knn_vc("t8-2 reduced", device, amount, REDUCED, PRECISIONS)),
@@ -504,15 +531,13 @@ def run(device, amount, out):
         ("speed", time_b2(device, amount)),
         ("speed", time_knn_vc(device, amount)),
     ]
-    for kind, rows in parts:
-        try:
-            for row in rows:
+    for kind, works in parts:
+        while work := attempt(partial(next, works, None), errors):
+            row = attempt(work, errors)
+            if row is not None:
                 report[kind].append(row)
                 done = {name: value for name, value in row.items() if name != "wall_seconds"}
                 print(f"{time.perf_counter() - start:6.1f} s", json.dumps(done), flush=True)
-        except Exception:
-            traceback.print_exc()
-            report["errors"].append(traceback.format_exc())
         report["total_seconds"] = time.perf_counter() - start
         # After each part, so that a run that is stopped leaves what it has.
         if out is not None:
@@ -541,7 +566,7 @@ def main():
     failed = [row for row in report["checks"] if row["passed"] is False]
     print(
         f"\n{report['total_seconds']:.0f} s, {len(failed)} checks failed, "
-        f"{len(report['errors'])} parts broke off"
+        f"{len(report['errors'])} could not be run"
     )
     return 1 if failed or report["errors"] else 0
 

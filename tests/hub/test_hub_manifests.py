@@ -10,7 +10,14 @@ from voiceanon.hub import manifest
 from voiceanon.hub.manifest import list_manifests, read_manifest, read_pools
 from voiceanon.types import WeightFile
 
-MAY_BE_NONE = {"size", "repository", "folder", "training_rate", "chunk_seconds"}
+MAY_BE_NONE = {
+    "size",
+    "repository",
+    "folder",
+    "training_rate",
+    "chunk_seconds",
+    "cpu_batch_seconds",
+}
 DIGEST = re.compile(r"[0-9a-f]{64}|unknown")
 OTHER_DIGEST = re.compile(r"(md5|git-blob|sha256-prefix):[0-9a-f]+|not stated")
 

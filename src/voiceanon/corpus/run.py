@@ -107,7 +107,7 @@ def anonymize_folder(
         # A voice that was drawn for another run is none of this run's.
         finished={} if settings.drawn else earlier,
     )
-    plan = planner.plan(items, outputs, anon.info.batch_seconds)
+    plan = planner.plan(items, outputs, anon.batch_seconds)
     if on_plan is not None:
         on_plan(plan)
     results = []

@@ -235,6 +235,7 @@ class KnnVC(Anonymizer):
                 recordings,
                 rate=self.sample_rate,
                 max_seconds=self.config.pool_seconds,
+                piece_seconds=self.info.chunk_seconds,
                 trim_level=self.config.trim_level,
                 min_samples=int(self.info.min_seconds * self.sample_rate),
             ))
@@ -252,7 +253,7 @@ class KnnVC(Anonymizer):
         """Features of waves, one after the other, ``(M, D)`` on the CPU."""
         dtype: torch.dtype = getattr(torch, self.config.pool_dtype)
         features: list[Tensor] = [Tensor()] * len(waves)
-        capacity = self.info.batch_seconds * self.sample_rate
+        capacity = self.batch_seconds * self.sample_rate
         for batch in plan_batches([len(wave) for wave in waves], capacity):
             padded, lengths = pad([waves[index] for index in batch], self.device)
             with arithmetic(self.precision, self.device):

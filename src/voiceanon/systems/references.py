@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from voiceanon.audio.forms import open_audio
@@ -20,6 +21,7 @@ def open_references(
     *,
     rate: int,
     max_seconds: float | None,
+    piece_seconds: float | None,
     trim_level: float,
     min_samples: int,
 ) -> list[Tensor]:
@@ -30,8 +32,10 @@ def open_references(
         recordings: A recording or a sequence of them, in any form that `open_audio` takes.
         rate: Of the system, Hz.
         max_seconds: Most speech in all, after trimming; the rest is left out. ``None`` for all.
+        piece_seconds: Longer recordings are cut into pieces of this, since the memory of encoders
+            grows with the square of the length; ``None`` for never.
         trim_level: Trigger level of the voice activity trim; 0 for no trim.
-        min_samples: Shorter recordings are left out.
+        min_samples: Shorter recordings, and remainders, are left out.
 
     Returns:
         float32 ``(T,)`` at ``rate``, full scale 1.0; at least one.
@@ -52,7 +56,8 @@ def open_references(
         wav = wav[:left]
         if len(wav) < min_samples:
             continue
-        waves.append(wav)
+        piece = len(wav) if piece_seconds is None else int(piece_seconds * rate)
+        waves += [part for part in torch.split(wav, piece) if len(part) >= min_samples]
         if left is not None:
             left -= len(wav)
             if left < min_samples:
