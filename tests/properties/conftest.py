@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from properties import systems
 from voiceanon import registry
@@ -19,10 +20,18 @@ def passing():
     return systems.PassThrough()
 
 
+@pytest.fixture(scope="package", autouse=True)
+def one_thread():
+    """Small networks on short signals lose more by waiting for a second thread than they gain."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def systems_under_test():
-    later = systems.siblings()
     for name in systems.SYSTEM_IDS:
-        yield pytest.param(name, marks=[pytest.mark.slow] if name in later else [])
+        yield pytest.param(name, marks=[pytest.mark.slow] if name in systems.SIBLINGS else [])
 
 
 @pytest.fixture(scope="package", params=systems_under_test())

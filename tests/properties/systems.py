@@ -179,12 +179,16 @@ OWN: tuple[type[Anonymizer], ...] = (Filter, Codes, Stretch)
 SYSTEM_IDS = (*list_systems(), *(system.info.id for system in OWN))
 
 
-def siblings() -> set[str]:
+def _siblings() -> set[str]:
     """Registered systems that are another one in other settings: the same kind of `Config`."""
     families: dict[type[Any], str] = {}
     for name in list_systems():
         families.setdefault(type(system_config(name)), name)
     return set(list_systems()) - set(families.values())
+
+
+SIBLINGS = _siblings()
+FAMILY_IDS = tuple(name for name in SYSTEM_IDS if name not in SIBLINGS)
 
 
 def register_own() -> None:

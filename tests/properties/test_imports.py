@@ -104,7 +104,7 @@ import signals
 systems.register_own()
 wav = signals.speech(0.5)
 found = {}
-for name in systems.SYSTEM_IDS:
+for name in systems.FAMILY_IDS:
     before = snapshot()
     system = systems.build(name)
     for seed in (None, 7):

@@ -137,7 +137,7 @@ from properties import systems
 from voiceanon import AudioWarning
 systems.register_own()
 counts = {}
-for name in systems.SYSTEM_IDS:
+for name in systems.FAMILY_IDS:
     system, again = systems.build(name), systems.build(name)
     trained = system.info.training_rate
     counts[name] = [trained]

@@ -59,7 +59,7 @@ def test_a_seed_gives_the_same_result_in_another_process(system, wav):
     code = """
 import json, sys, torch, signals
 from properties import systems
-torch.set_num_threads(1)
+torch.set_num_threads(2)
 torch.manual_seed(5)
 systems.register_own()
 system = systems.build(sys.argv[1])

@@ -162,7 +162,7 @@ class Sink:
         if self._whole is not None:
             return self._whole
         longest = exact or max(self._positions) or silent_samples
-        whole = _zeros(len(self._pieces), longest, self._device)
+        whole = torch.empty(len(self._pieces), longest, dtype=torch.float32, device=self._device)
         for row, pieces in zip(whole, self._pieces, strict=True):
             start = 0
             # Each piece is freed as it is copied, so that there are never two results.
@@ -170,6 +170,7 @@ class Sink:
                 piece = pieces.popleft()[: longest - start]
                 row[start : start + len(piece)] = piece
                 start += len(piece)
+            row[start:] = 0
         return whole
 
 
