@@ -198,7 +198,8 @@ def one_per_item(name: str, values: Sequence[Any] | None, count: int) -> Sequenc
 
 def names_per_item(name: str, values: Sequence[str | None] | None, count: int) -> Sequence[Any]:
     """The same for names, which are text."""
-    for value in one_per_item(name, values, count):
+    names = one_per_item(name, values, count)
+    for value in names:
         if not isinstance(value, str | None):
             raise ConfigError(f"{name}: {value!r} is no text; a name is a str.")
-    return one_per_item(name, values, count)
+    return names

@@ -8,9 +8,10 @@ import pytest
 import torch
 from golden.seeded_weights import seeded_state_dict
 
-from voiceanon.components.vocoder.hifigan import HiFiGan, HiFiGanConfig, common_names
+from voiceanon.components.vocoder.hifigan import B3_RENAMES, HiFiGan, HiFiGanConfig
 from voiceanon.components.weight_norm import fold_entries
 from voiceanon.errors import ConfigError
+from voiceanon.hub.convert import rename
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "knn_vc"
 KNN_VC = HiFiGanConfig(
@@ -255,7 +256,7 @@ def test_names_of_b3():
         "output_conv.1.bias": 4,
         "conv_pre.weight": 5,
     }
-    assert common_names(given) == {
+    assert rename(given, B3_RENAMES, file=Path("vocoder.pt")) == {
         "conv_pre.weight_g": 0,
         "ups.0.weight_v": 1,
         "resblocks.11.convs1.2.bias": 2,

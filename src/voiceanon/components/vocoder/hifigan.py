@@ -12,10 +12,7 @@ Kong et al., "HiFi-GAN", NeurIPS 2020.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -26,25 +23,14 @@ from voiceanon.errors import ConfigError
 OUTER_KERNEL = 7
 """Taps of the first and of the last convolution, in every published file."""
 
-_Entry = TypeVar("_Entry")
-
-_B3_SPELLING = (
+B3_RENAMES: tuple[tuple[str, str], ...] = (
     (r"^input_conv\.", "conv_pre."),
     (r"^upsamples\.(\d+)\.1\.", r"ups.\1."),
     (r"^blocks\.(\d+)\.convs([12])\.(\d+)\.1\.", r"resblocks.\1.convs\2.\3."),
     (r"^output_conv\.1\.", "conv_post."),
 )
-"""Entries of B3's vocoder file, whose numbers of activations inside sequences are dropped."""
-
-
-def common_names(entries: Mapping[str, _Entry]) -> dict[str, _Entry]:
-    """Renames the entries of B3's vocoder file to those of `HiFiGan`; all others keep theirs."""
-    renamed = {}
-    for name, entry in entries.items():
-        for pattern, replacement in _B3_SPELLING:
-            name = re.sub(pattern, replacement, name)
-        renamed[name] = entry
-    return renamed
+"""Patterns and replacements that turn the names of B3's vocoder file, which number the activations
+inside sequences, into those of `HiFiGan`; all other published files bear them already."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +117,7 @@ class HiFiGanConfig:
 
 
 class HiFiGan(nn.Module):
-    """Features to waveform; entries bear the published names (B3's after `common_names`)."""
+    """Features to waveform; entries bear the published names (B3's after `B3_RENAMES`)."""
 
     def __init__(self, config: HiFiGanConfig) -> None:
         super().__init__()
