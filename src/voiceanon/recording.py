@@ -184,6 +184,7 @@ def make_report(
         device=str(system.device),
         precision=system.precision,
         weights=dict(system.weight_digests),
+        guesses=system.info.guesses,
     )
 
 

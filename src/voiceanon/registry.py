@@ -33,11 +33,26 @@ from voiceanon.types import Precision, SystemInfo
 ENTRY_POINTS = "voiceanon.systems"
 """Group under which another package offers a system: ``name = "package.module:Class"``."""
 
+_VQBN = "voiceanon.systems.vqbn_hifigan:VqBnHifiGan"
+_MEAN_REVERSION = {"kind": "mean-reversion", "weight": 0.5, "window": 32}
+_NOISE = {"kind": "white-noise", "power_db": 2.0}
+
 _BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
     "vpc2024-b2": ("voiceanon.systems.mcadams:McAdams", {}),
     "vpc2024-t8-2": ("voiceanon.systems.knn_vc:KnnVC", {}),
     # T19-1 matches against all utterances of its target (results paper, section 5.4).
     "vpc2024-t19-1": ("voiceanon.systems.knn_vc:KnnVC", {"pool_seconds": None}),
+    "vpc2024-b5": (_VQBN, {}),
+    "vpc2024-b6": (_VQBN, {"front_end": "fbank"}),
+    # Weight, window and power are not published: see the manifests.
+    "vpc2024-t12-5": (_VQBN, {"f0_modifiers": "mean-reverv_0.5:32"}),
+    "vpc2024-t12-6": (_VQBN, {"f0_modifiers": (_MEAN_REVERSION, _NOISE)}),
+    "sa-toolkit-tdnnf-600h": (_VQBN, {"front_end": "fbank", "codes": None}),
+    "sa-toolkit-tdnnf-100h": (_VQBN, {"front_end": "fbank", "codes": None}),
+    "sa-toolkit-wav2vec2-100h": (_VQBN, {"codes": None}),
+    "sa-toolkit-tdnnf-100h-vq-64": (_VQBN, {"front_end": "fbank", "codes": 64}),
+    "sa-toolkit-tdnnf-100h-vq-256": (_VQBN, {"front_end": "fbank", "codes": 256}),
+    "sa-toolkit-wav2vec2-vq-48-one-voice": (_VQBN, {"voices": False}),
 }
 """Where a system stands, and the settings in which it differs from its family's defaults."""
 

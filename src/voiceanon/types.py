@@ -110,6 +110,7 @@ class SystemInfo:
         published: Published results.
         weights: Weight files, empty for signal processing.
         notes: What a user must know, such as "not verified against published weights".
+        guesses: Settings whose published values are not known, so that ours stand in.
     """
 
     id: str
@@ -132,6 +133,7 @@ class SystemInfo:
     published: tuple[PublishedResult, ...] = ()
     weights: tuple[WeightFile, ...] = ()
     notes: tuple[str, ...] = ()
+    guesses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +163,7 @@ class Report:
         device: Where `convert` ran.
         precision: Arithmetic of the networks.
         weights: SHA-256 of each weight file by name, or that the weights are random.
+        guesses: Settings whose published values are not known, so that ours stand in.
     """
 
     system: str
@@ -182,6 +185,7 @@ class Report:
     device: str
     precision: Precision
     weights: Mapping[str, str]
+    guesses: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain JSON values."""

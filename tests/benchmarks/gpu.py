@@ -2,9 +2,10 @@
 
     python tests/benchmarks/gpu.py [--out report.json] [--quick] [--device cuda]
 
-It needs torch and numpy, and what they bring: no audio files, no resampling, no compiled kernels.
-So B2 runs on the CPU with its tensor backend, and kNN-VC without its level step (whose meter is
-compiled): its times lack the loudness, which is measured on the host. All weights are random.
+It needs torch, torchaudio, transformers and numpy, and what they bring: no audio files, no
+resampling, no compiled kernels. So B2 runs on the CPU with its tensor backend, and kNN-VC without
+its level step (whose meter is compiled): its times lack the loudness, which is measured on the
+host. All weights are random.
 
 The exit status is 1 where a result differs from the CPU's, or a part could not be run.
 """
@@ -31,13 +32,16 @@ import torch
 
 from voiceanon import load
 from voiceanon.audio.level import LevelMeter
-from voiceanon.batching import plan_batches
+from voiceanon.batching import pad, plan_batches
+from voiceanon.components.content.bottleneck import BottleneckConfig
 from voiceanon.components.content.wavlm_config import HOP_SAMPLES, WavLMConfig
 from voiceanon.components.lpc import tensor
 from voiceanon.components.selection import neighbours
 from voiceanon.components.vocoder.hifigan import HiFiGanConfig
+from voiceanon.devices import arithmetic
 from voiceanon.hub.pool import Pool
 from voiceanon.systems import mcadams
+from voiceanon.systems.vqbn_hifigan import vocoder_config
 
 RATE = 16_000
 FRAMES_PER_SECOND = RATE // HOP_SAMPLES
@@ -50,10 +54,20 @@ LEAST_EQUAL_SETS = 0.98
 """Share of frames with the same neighbours in float32. Frames of random networks in random pools
 have many neighbours that are nearly as near, so that rounding may exchange the last of a set."""
 
+LEAST_EQUAL_CODES = 0.99
+"""Share of frames with the same code in float32; the rest lies between two codes."""
+
+LEAST_EQUAL_F0 = 0.95
+"""Share of frames with the same F0: the tracker has exact ties, which rounding decides."""
+
 PRECISIONS = ("float32", "tf32", "bfloat16")
 
-STAGES = ("wavlm", "matching", "vocoder", "rest")
-"""The rest is what all systems share: checks, padding, cutting, and the way to the device."""
+NETWORKS = {"content": ("wavlm", "content"), "f0": ("f0",), "vocoder": ("vocoder",)}
+"""Stages, and the attributes of the systems that do their work."""
+
+STAGES = (*NETWORKS, "between", "rest")
+"""Between is what `convert` does itself, such as the matching of kNN-VC; the rest is what all
+systems share: checks, padding, cutting, and the way to the device."""
 
 REDUCED = {
     "encoder": WavLMConfig(conv_channels=32, width=64, heads=4, ffn_width=128, pos_groups=4),
@@ -69,13 +83,20 @@ REDUCED = {
 }
 """Sizes of kNN-VC that two CPU cores run at once; the stages are those of the official sizes."""
 
+REDUCED_B6 = {
+    "encoder": BottleneckConfig(front_end="fbank", hidden=64, inner=16),
+    "vocoder": vocoder_config(256 + 1 + 247, first_width=64),
+}
+"""The same for B6."""
+
 
 @dataclass(frozen=True)
 class Amount:
     """How much is measured.
 
     Attributes:
-        options: Of `load`, for the system whose speed is measured.
+        options: Of `load`, for the speed of kNN-VC.
+        systems: Systems of quantised bottlenecks whose speed is measured, and options of `load`.
         check_seconds: Utterances of the comparison with the CPU, from the shortest.
         check_precisions: In which the official sizes are compared.
         utterance_seconds: Shortest and longest utterance of the speed rows.
@@ -86,6 +107,7 @@ class Amount:
     """
 
     options: dict
+    systems: dict
     check_seconds: tuple
     check_precisions: tuple
     utterance_seconds: tuple
@@ -97,6 +119,7 @@ class Amount:
 
 FULL = Amount(
     options={},
+    systems={"b5": {}, "b6": {}},
     check_seconds=(0.6, 1.3, 2.1),
     check_precisions=PRECISIONS,
     utterance_seconds=(6.0, 12.0),
@@ -106,6 +129,7 @@ FULL = Amount(
 )
 QUICK = Amount(
     options=REDUCED,
+    systems={"b6": REDUCED_B6},
     check_seconds=(0.3, 0.5, 0.8),
     check_precisions=("float32",),
     utterance_seconds=(0.6, 1.2),
@@ -125,6 +149,12 @@ def load_knn_vc(device, **options):
     # The meter of the level step is compiled, and counts also where no level step follows.
     system.new_meter = LevelMeter
     return system
+
+
+def load_vqbn(name, device, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the one about random weights
+        return load(name, device=device, weights="random", **options)
 
 
 def load_b2(device):
@@ -236,7 +266,7 @@ def compare(result, expected, context):
             float((mine - theirs).abs().max()) / scale
             for mine, theirs in zip(result.features, expected.features, strict=True)
         ),
-        "equal_sets": float(torch.cat(same).double().mean()),
+        "equal_choices": float(torch.cat(same).double().mean()),
         "compared_samples": float(np.concatenate(kept).mean()),
         "audio": error,
     }
@@ -258,7 +288,51 @@ def check_knn_vc(name, device, amount, options, precisions):
         system.precision = precision
         row = {"system": name, "precision": precision}
         row |= compare(capture(system, [waves]), expected, context)
-        passed = row["audio"] <= TOLERANCE and row["equal_sets"] >= LEAST_EQUAL_SETS
+        passed = row["audio"] <= TOLERANCE and row["equal_choices"] >= LEAST_EQUAL_SETS
+        return row | {"passed": passed if precision == "float32" else None}
+
+    for precision in precisions:
+        yield partial(check, precision)
+
+
+def vqbn_features(system, padded, lengths):
+    """Content, F0 in Hz, and what the vocoder gets; of items with one and the same speaker."""
+    content = system.content(padded, lengths)
+    hertz, frames = system.f0(padded, lengths)
+    targets = [{"speaker": system.speakers[0]}] * len(lengths)
+    f0 = system._input_f0(padded, lengths, content.lengths, [torch.Generator() for _ in targets])
+    one_hot = system._one_hot(targets, padded)[:, None].expand(-1, f0.shape[1], -1)
+    return content, hertz, frames, torch.cat([content.vectors, f0[..., None], one_hot], dim=2)
+
+
+@torch.inference_mode()
+def check_vqbn(name, device, amount, options, precisions):
+    """Each stage on the device against the CPU in float32; the vocoder from the CPU's features."""
+    waves = [torch.from_numpy(wav) for wav in make_waves(amount.check_seconds)]
+    cpu = load_vqbn(name, "cpu", **options)
+    padded, lengths = pad(waves, torch.device("cpu"))
+    content, hertz, frames, features = vqbn_features(cpu, padded, lengths)
+    wav, _ = cpu.vocoder(features, content.lengths)
+    del cpu
+    system = load_vqbn(name, device, **options)
+    inside = torch.arange(content.codes.shape[1]) < content.lengths[:, None]
+    voiced = torch.arange(hertz.shape[1]) < frames[:, None]
+
+    @torch.inference_mode()
+    def check(precision):
+        with arithmetic(precision, device):
+            there = padded.to(device), lengths.to(device)
+            mine, f0, *_ = vqbn_features(system, *there)
+            result, _ = system.vocoder(features.to(device), content.lengths.to(device))
+        row = {"system": f"{name} {'reduced' if options else 'official'}", "precision": precision}
+        row["equal_choices"] = float((mine.codes.cpu() == content.codes)[inside].double().mean())
+        row["equal_f0"] = float(((f0.cpu() - hertz).abs() < 0.1)[voiced].double().mean())
+        row["audio"] = float((result.cpu() - wav).abs().max() / wav.abs().max())
+        passed = (
+            row["audio"] <= TOLERANCE
+            and row["equal_choices"] >= LEAST_EQUAL_CODES
+            and row["equal_f0"] >= LEAST_EQUAL_F0
+        )
         return row | {"passed": passed if precision == "float32" else None}
 
     for precision in precisions:
@@ -331,17 +405,24 @@ class Clock:
 
 @contextlib.contextmanager
 def marks(system, clock):
-    """Lists the marks in front of and behind WavLM and the vocoder: four for each batch."""
+    """Lists the stage and the marks in front of and behind it, in the order of the work."""
     listed = []
 
-    def mark(*_):
-        listed.append(clock.mark())
+    def begin(stage, *_):
+        listed.append([stage, clock.mark()])
 
-    networks = [getattr(system, name) for name in ("wavlm", "vocoder") if hasattr(system, name)]
+    def end(*_):
+        listed[-1].append(clock.mark())
+
     handles = [
         handle
-        for network in networks
-        for handle in (network.register_forward_pre_hook(mark), network.register_forward_hook(mark))
+        for stage, names in NETWORKS.items()
+        for network in (getattr(system, name, None) for name in names)
+        if network is not None
+        for handle in (
+            network.register_forward_pre_hook(partial(begin, stage)),
+            network.register_forward_hook(end),
+        )
     ]
     try:
         yield listed
@@ -351,9 +432,15 @@ def marks(system, clock):
 
 
 def stage_seconds(listed, clock):
-    """Seconds of WavLM, of the matching between the networks, and of the vocoder."""
-    batches = [listed[start : start + 4] for start in range(0, len(listed), 4)]
-    return [sum(clock.between(batch[i], batch[i + 1]) for batch in batches) for i in range(3)]
+    """Seconds by stage; between the networks of one batch, too, whose last is the vocoder."""
+    seconds = dict.fromkeys((*NETWORKS, "between"), 0.0)
+    before = None
+    for stage, first, last in listed:
+        seconds[stage] += clock.between(first, last)
+        if before is not None:
+            seconds["between"] += clock.between(before, first)
+        before = None if stage == "vocoder" else last
+    return seconds
 
 
 def measure(facts, system, waves, targets, clock, runs):
@@ -397,9 +484,9 @@ def measure(facts, system, waves, targets, clock, runs):
         "peak_gib": clock.peak_gib(),
     }
     inside = stages[walls.index(wall)]
-    if any(inside):
-        parts = (*inside, wall - sum(inside))
-        row["shares"] = {name: part / wall for name, part in zip(STAGES, parts, strict=True)}
+    if any(inside.values()):
+        parts = inside | {"rest": wall - sum(inside.values())}
+        row["shares"] = {name: part / wall for name, part in parts.items()}
     return row
 
 
@@ -430,6 +517,20 @@ def time_knn_vc(device, amount):
                 system.precision = precision
                 facts = {"system": f"t8-2 {size}", "speakers": speakers}
                 yield partial(measure, facts, system, waves, targets, clock, amount.runs)
+
+
+def time_vqbn(device, amount):
+    clock = Clock(device)
+    for name, options in amount.systems.items():
+        system = load_vqbn(name, device, **options)
+        facts = {"system": f"{name} {'reduced' if options else 'official'}", "speakers": None}
+        for (count, waves, capacity), precision in itertools.product(
+            sets_of_waves(amount), PRECISIONS
+        ):
+            targets = [system.speakers[i % len(system.speakers)] for i in range(count)]
+            hold(system, capacity)
+            system.precision = precision
+            yield partial(measure, facts, system, waves, targets, clock, amount.runs)
 
 
 def time_b2(device, amount):
@@ -471,14 +572,15 @@ def table(header, rows):
 
 
 def check_table(rows):
-    header = ["system", "precision", "features", "equal sets", "samples", "audio", ""]
+    header = ["system", "precision", "features", "choices", "F0", "samples", "audio", ""]
     verdicts = {True: "passed", False: "FAILED", None: "(for information)"}
     return table(header, [
         [
             row["system"],
             row["precision"],
             f"{row['features']:.1e}" if "features" in row else "-",
-            f"{row['equal_sets']:.2%}" if "equal_sets" in row else "-",
+            f"{row['equal_choices']:.2%}" if "equal_choices" in row else "-",
+            f"{row['equal_f0']:.2%}" if "equal_f0" in row else "-",
             f"{row['compared_samples']:.1%}" if "compared_samples" in row else "-",
             f"{row['audio']:.1e}",
             verdicts[row["passed"]],
@@ -528,7 +630,14 @@ def run(device, amount, out):
         ("checks", check_b2(device, amount)),
         ("checks", check_knn_vc("t8-2 reduced", device, amount, REDUCED, PRECISIONS)),
         ("checks", check_knn_vc("t8-2 official", device, amount, {}, amount.check_precisions)),
+        ("checks", check_vqbn("b6", device, amount, REDUCED_B6, PRECISIONS)),
+        *(
+            ("checks", check_vqbn(name, device, amount, {}, amount.check_precisions))
+            for name, options in amount.systems.items()
+            if not options
+        ),
         ("speed", time_b2(device, amount)),
+        ("speed", time_vqbn(device, amount)),
         ("speed", time_knn_vc(device, amount)),
     ]
     for kind, works in parts:

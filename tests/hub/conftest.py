@@ -1,11 +1,13 @@
 """Every test here has caches of its own and no proxy between it and the server on loopback."""
 
+import dataclasses
 import socket
 
 import pytest
 from hub_server import FileServer
 from huggingface_hub import constants, file_download
 
+from voiceanon import registry, system_info
 from voiceanon.hub import transfer
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
@@ -35,6 +37,27 @@ def server():
     server = FileServer()
     yield server
     server.close()
+
+
+@pytest.fixture
+def serve_release(server, monkeypatch):
+    """Call it with a system, a path on the server and a folder: its release is on loopback then."""
+
+    def serve(name, path, folder):
+        info = system_info(name)
+        files = []
+        for file in info.weights:
+            if file.repository is None and (folder / file.name).is_file():
+                address = server.release(path + file.name, (folder / file.name).read_bytes())
+                file = dataclasses.replace(file, address=address)
+            files.append(file)
+        info = dataclasses.replace(info, weights=tuple(files))
+        entry = dataclasses.replace(registry._find(name), info=info)
+        known = {**registry._built_in(), info.id: entry}
+        monkeypatch.setattr(registry, "_built_in", lambda: known)
+        return info
+
+    return serve
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """`t8-2` from files of the published names and layouts: a folder, a release, the Hub."""
 
-import dataclasses
 import json
 import os
 import re
@@ -11,7 +10,7 @@ import torch
 from golden.seeded_weights import seeded_state_dict
 from systems.test_knn_vc import SOURCE, entries, random_pool, write_weights
 
-from voiceanon import WeightsError, load, registry, system_info
+from voiceanon import WeightsError, load
 from voiceanon.components.content.wavlm_config import is_unused_entry
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "knn_vc"
@@ -25,20 +24,9 @@ def small(tmp_path_factory):
 
 
 @pytest.fixture
-def served(server, small, monkeypatch):
+def served(serve_release, small):
     """The system, with its release on loopback."""
-    info = system_info("t8-2")
-    files = []
-    for file in info.weights:
-        if file.repository is None and (small / file.name).is_file():
-            address = server.release(RELEASE + file.name, (small / file.name).read_bytes())
-            file = dataclasses.replace(file, address=address)
-        files.append(file)
-    entry = registry._find("t8-2")
-    info = dataclasses.replace(info, weights=tuple(files))
-    known = {**registry._built_in(), info.id: dataclasses.replace(entry, info=info)}
-    monkeypatch.setattr(registry, "_built_in", lambda: known)
-    return info
+    return serve_release("t8-2", RELEASE, small)
 
 
 def test_a_release_is_fetched_verified_cached_and_then_used_offline(

@@ -135,7 +135,7 @@ def test_files_that_share_a_passport_share_an_entry():
         "optional": False,
         "files": [{"name": "one.npy"}, {"name": "d/two.npy", "size": 7}],
     }
-    one, two = manifest._weight_files([entry])
+    one, two = manifest.weight_files([entry])
     assert one.address == "https://h/a/b/resolve/c/one.npy"
     assert two.address == "https://h/a/b/resolve/c/d/two.npy"
     assert (one.members, two.size, two.licence) == ((), 7, "x")

@@ -45,9 +45,54 @@ def small_knn_vc() -> dict[str, Any]:
     }
 
 
+def small_vqbn(front_end: str, codes: int | None = 8, voices: int = 5) -> dict[str, Any]:
+    """Random weights in small networks."""
+    from voiceanon.components.content.bottleneck import BottleneckConfig
+    from voiceanon.components.content.wav2vec2 import Wav2Vec2Sizes
+    from voiceanon.components.vocoder.hifigan import HiFiGanConfig
+
+    return {
+        "weights": "random",
+        "speakers": tuple(f"speaker {number}" for number in range(voices)),
+        "encoder": BottleneckConfig(
+            front_end=front_end,
+            hidden=32,
+            inner=8,
+            bottleneck=16,
+            codebook_size=codes,
+            wav2vec2=Wav2Vec2Sizes(
+                conv_channels=32, width=32, heads=2, feed_forward=64, layers=2, pos_groups=4
+            ),
+        ),
+        "vocoder": HiFiGanConfig(
+            input_width=16 + 1 + voices,
+            first_width=32,
+            strides=(5, 4, 4, 2, 2),
+            kernels=(11, 8, 8, 4, 4),
+            residual_kernels=(3,),
+            residual_dilations=(1, 3),
+            reflect_start=True,
+        ),
+    }
+
+
+VQBN: dict[str, Callable[[], dict[str, Any]]] = {
+    "vpc2024-b5": lambda: small_vqbn("wav2vec2"),
+    "vpc2024-b6": lambda: small_vqbn("fbank"),
+    "vpc2024-t12-5": lambda: small_vqbn("wav2vec2"),
+    "vpc2024-t12-6": lambda: small_vqbn("wav2vec2"),
+    "sa-toolkit-tdnnf-600h": lambda: small_vqbn("fbank", codes=None),
+    "sa-toolkit-tdnnf-100h": lambda: small_vqbn("fbank", codes=None),
+    "sa-toolkit-wav2vec2-100h": lambda: small_vqbn("wav2vec2", codes=None),
+    "sa-toolkit-tdnnf-100h-vq-64": lambda: small_vqbn("fbank"),
+    "sa-toolkit-tdnnf-100h-vq-256": lambda: small_vqbn("fbank"),
+    "sa-toolkit-wav2vec2-vq-48-one-voice": lambda: small_vqbn("wav2vec2", voices=0),
+}
+
 REDUCED: dict[str, Callable[[], dict[str, Any]]] = {
     "vpc2024-t8-2": small_knn_vc,
     "vpc2024-t19-1": small_knn_vc,
+    **VQBN,
 }
 """id -> options of `load` for a quick build. Every system with weights has an entry."""
 
@@ -179,12 +224,16 @@ OWN: tuple[type[Anonymizer], ...] = (Filter, Codes, Stretch)
 SYSTEM_IDS = (*list_systems(), *(system.info.id for system in OWN))
 
 
+REPRESENTATIVES = {"vpc2024-b5", "vpc2024-b6"}
+"""Systems that stand for their family; B6 has another content encoder than B5."""
+
+
 def _siblings() -> set[str]:
     """Registered systems that are another one in other settings: the same kind of `Config`."""
     families: dict[type[Any], str] = {}
-    for name in list_systems():
+    for name in sorted(list_systems(), key=lambda name: name not in REPRESENTATIVES):
         families.setdefault(type(system_config(name)), name)
-    return set(list_systems()) - set(families.values())
+    return set(list_systems()) - set(families.values()) - REPRESENTATIVES
 
 
 SIBLINGS = _siblings()

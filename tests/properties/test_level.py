@@ -148,4 +148,5 @@ def test_a_file_holds_what_an_array_gives(system, tmp_path, loudness):
     system.anonymize_file(src, dst, seed=1, loudness=loudness)
     written = soundfile.read(dst, dtype="float32")[0]
     peak = np.abs(expected).max()
-    assert_close(written, expected / max(1.0, peak), 1e-4)
+    # Half a step of 16 bit, which counts where the result is faint.
+    assert_close(written, expected / max(1.0, peak), 1e-4 + 2**-16 / min(1.0, peak))

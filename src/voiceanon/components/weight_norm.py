@@ -48,6 +48,11 @@ def fold_weight_norm(magnitude: Tensor, direction: Tensor) -> Tensor:
             f"of shape {tuple(direction.shape)}; every size must be 1 or the same. Take both from "
             "one checkpoint."
         )
+    kept_dims = [i for i, kept in enumerate(magnitude.shape) if kept > 1] or [0]
+    if len(kept_dims) == 1:
+        # The kernel of torch's own weight norm, so that weights are those of the published code to
+        # the last bit.
+        return torch._weight_norm(direction, magnitude, kept_dims[0])
     summed = [i for i, kept in enumerate(magnitude.shape) if kept == 1]
     # An empty list would mean all dimensions to `vector_norm`.
     norm = torch.linalg.vector_norm(direction, dim=summed, keepdim=True) if summed else direction

@@ -46,9 +46,9 @@ def read_manifest(system_id: str) -> SystemInfo:
     facts = _read(system_id)
     facts.pop("pools", None)
     facts["published"] = tuple(PublishedResult(**entry) for entry in facts["published"])
-    facts["weights"] = tuple(_weight_files(facts["weights"]))
-    for name in ("aliases", "notes"):
-        facts[name] = tuple(facts[name])
+    facts["weights"] = tuple(weight_files(facts["weights"]))
+    for name in ("aliases", "notes", "guesses"):
+        facts[name] = tuple(facts.get(name, ()))
     return SystemInfo(**facts)
 
 
@@ -62,7 +62,8 @@ def _read(system_id: str) -> dict[str, Any]:
     return facts
 
 
-def _weight_files(entries: list[dict[str, Any]]) -> Iterator[WeightFile]:
+def weight_files(entries: list[dict[str, Any]]) -> Iterator[WeightFile]:
+    """Reads the entries of a manifest's list of files, with what they share filled in."""
     for entry in entries:
         shared = {name: value for name, value in entry.items() if name != "files"}
         for own in entry.get("files", [{}]):
@@ -76,7 +77,7 @@ def _weight_file(fields: Mapping[str, Any]) -> WeightFile:
 
 
 def _pool(entry: Mapping[str, Any]) -> PublicPool:
-    (file,) = _weight_files([entry["file"]])
+    (file,) = weight_files([entry["file"]])
     return PublicPool(
         id=entry["id"], content=entry["content"], file=file, notes=tuple(entry.get("notes", ()))
     )

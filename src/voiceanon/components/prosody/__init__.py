@@ -1,0 +1,1 @@
+"""Changes of pitch, energy and durations."""
