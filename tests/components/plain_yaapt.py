@@ -1,8 +1,9 @@
 """F0 by SA-toolkit's YAAPT for one utterance, frame by frame: what the batched form must equal.
 
 Written from section 6 of the specification sheet of B5 and B6, with nothing taken from the package.
-All is float32, but for the sums of the time-domain candidates. Where the published code fails (no voiced frame, fewer than four frames) all
-frames are unvoiced, and a single voiced frame has no deviation.
+All is float32, but for the sums of the time-domain candidates. Where the published code fails (no
+voiced frame, fewer than four frames) all frames are unvoiced, and a single voiced frame has no
+deviation.
 """
 
 import math

@@ -105,7 +105,8 @@ def transitions(hertz: Tensor, energy: Tensor, valid: Tensor) -> Tensor:
     mean = masked.mean(smooth, valid & (smooth > 0)).float()[:, None, None, None]
     before, after = hertz[:, :-1, :, None], hertz[:, 1:, None, :]
     change = CHANGE_WEIGHT * ((after - before).abs() / mean)
-    # In the published code that is 0/0, or infinite, which wins every comparison that follows.
+    # In the published code that mean of nothing makes costs that are no numbers, which its search
+    # takes for the least.
     change = change.where(mean > 0, -torch.inf)
     onset = ONSET_WEIGHT * (1 - (energy[:, :-1] - energy[:, 1:]).abs().clamp_max(1))
     from_voiced, to_voiced = before > 0, after > 0

@@ -61,7 +61,8 @@ def band_limited(wav: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     inside.copy_(wav).masked_fill_(time >= lengths[:, None], 0)
     torch.square(linear, out=squared)
     ends = (lengths + 2 * PADDING_SAMPLES).repeat(2)
-    # On a CPU, row by row up to its end: more would outgrow the caches.
+    # On a CPU, row by row up to its end: more would outgrow the caches. Elsewhere, ends are asked
+    # for once per block.
     block = 1 if wav.device.type == "cpu" else max(1, BLOCK_SAMPLES // total)
     parts = torch.split(both.view(-1, total), block), torch.split(ends, block)
     for rows, sizes in zip(*parts, strict=True):
@@ -83,7 +84,7 @@ def band_pass(rows: Tensor, sizes: Tensor) -> Tensor:
         float32 ``(R, S)``.
     """
     fused = (sizes > UNFUSED_SAMPLES)[:, None]
-    # One sample after the other is as fast as anything on a CPU, and gives the published bits.
+    # One sample after the other is about as fast as the rest on a CPU, and gives published bits.
     feedback = recursive if rows.device.type == "cpu" else parallel
     for zeros, poles in (_low_pass(), _high_pass()):
         rows = feedback(_feed_forward(rows, zeros, fused), poles).clamp_(-1, 1)
