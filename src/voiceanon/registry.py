@@ -42,6 +42,7 @@ _BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
     "vpc2024-t8-2": ("voiceanon.systems.knn_vc:KnnVC", {}),
     # T19-1 matches against all utterances of its target (results paper, section 5.4).
     "vpc2024-t19-1": ("voiceanon.systems.knn_vc:KnnVC", {"pool_seconds": None}),
+    "vpc2024-b4": ("voiceanon.systems.codec_lm:CodecLM", {}),
     "vpc2024-b5": (_VQBN, {}),
     "vpc2024-b6": (_VQBN, {"front_end": "fbank"}),
     # Weight, window and power are not published: see the manifests.

@@ -33,8 +33,12 @@ import torch
 from voiceanon import load
 from voiceanon.audio.level import LevelMeter
 from voiceanon.batching import pad, plan_batches
+from voiceanon.components.codec.encodec import EncodecConfig
 from voiceanon.components.content.bottleneck import BottleneckConfig
+from voiceanon.components.content.hubert import HubertConfig
+from voiceanon.components.content.semantic_quantiser import SemanticQuantiserConfig
 from voiceanon.components.content.wavlm_config import HOP_SAMPLES, WavLMConfig
+from voiceanon.components.lm.gpt import GptConfig
 from voiceanon.components.lpc import tensor
 from voiceanon.components.selection import neighbours
 from voiceanon.components.vocoder.hifigan import HiFiGanConfig
@@ -62,7 +66,7 @@ LEAST_EQUAL_F0 = 0.95
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
 
-NETWORKS = {"content": ("wavlm", "content"), "f0": ("f0",), "vocoder": ("vocoder",)}
+NETWORKS = {"content": ("wavlm", "content"), "f0": ("f0",), "vocoder": ("vocoder", "codec")}
 """Stages, and the attributes of the systems that do their work."""
 
 STAGES = (*NETWORKS, "between", "rest")
@@ -89,6 +93,18 @@ REDUCED_B6 = {
 }
 """The same for B6."""
 
+REDUCED_B4 = {
+    "layer": 2,
+    "hubert": HubertConfig(
+        conv_channels=32, width=64, heads=4, feed_forward=128, layers=2, pos_groups=4
+    ),
+    "quantiser": SemanticQuantiserConfig(input_width=64, hidden=32),
+    "coarse": GptConfig(layers=2, heads=2, width=64),
+    "fine": GptConfig(layers=2, heads=2, width=64, vocabulary=1056),
+    "codec": EncodecConfig(channels=4),
+}
+"""The same for B4."""
+
 
 @dataclass(frozen=True)
 class Amount:
@@ -103,7 +119,10 @@ class Amount:
         batches: Utterances that are converted at once.
         pool_seconds: Reference speech per target speaker.
         speakers: Of the larger pool.
-        runs: Timed runs, after one that is not timed.
+        codec_lm: Options of `load` for B4.
+        codec_lm_seconds: Shortest and longest utterance of B4's speed rows.
+        codec_lm_batches: Utterances of B4 that are converted at once.
+        runs: Timed runs, after one that is not timed; of B4, one.
     """
 
     options: dict
@@ -114,6 +133,9 @@ class Amount:
     batches: tuple
     pool_seconds: float
     speakers: int
+    codec_lm: dict
+    codec_lm_seconds: tuple
+    codec_lm_batches: tuple
     runs: int = 3
 
 
@@ -126,6 +148,9 @@ FULL = Amount(
     batches=(1, 16, 64),
     pool_seconds=300.0,
     speakers=8,
+    codec_lm={},
+    codec_lm_seconds=(2.0, 4.0),
+    codec_lm_batches=(1, 16),
 )
 QUICK = Amount(
     options=REDUCED,
@@ -136,6 +161,9 @@ QUICK = Amount(
     batches=(1, 4),
     pool_seconds=10.0,
     speakers=3,
+    codec_lm=REDUCED_B4,
+    codec_lm_seconds=(0.4, 0.8),
+    codec_lm_batches=(1, 3),
 )
 
 
@@ -155,6 +183,12 @@ def load_vqbn(name, device, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the one about random weights
         return load(name, device=device, weights="random", **options)
+
+
+def load_codec_lm(device, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the one about random weights
+        return load("b4", device=device, weights="random", **options)
 
 
 def load_b2(device):
@@ -339,6 +373,70 @@ def check_vqbn(name, device, amount, options, precisions):
         yield partial(check, precision)
 
 
+@dataclass
+class Spoken:
+    """What each stage of B4 makes of what the CPU made in the stage before."""
+
+    features: torch.Tensor
+    choices: torch.Tensor
+    audio: torch.Tensor
+
+
+def codec_lm_stages(system, given, device):
+    """Features; the most likely semantic, coarse and fine token everywhere; audio."""
+    given = {name: value.to(device) for name, value in given.items()}
+    parts = system.components
+    features, _ = parts.content(given["wav"], given["lengths"])
+    semantic = parts.quantiser(given["features"])
+    tokens = given["coarse tokens"]
+    cache = parts.coarse.new_cache(*tokens.shape)
+    hidden = parts.coarse.whole(parts.coarse.input_embeds_layer(tokens), cache)
+    coarse = [parts.coarse.code_logits(hidden, book).argmax(-1) for book in (0, 1)]
+    fine = [parts.fine(given["codes"], book).argmax(-1) for book in range(2, 8)]
+    audio, _ = parts.codec(given["codes"][..., :100], torch.full_like(given["lengths"], 100))
+    choices = torch.cat([choice.flatten() for choice in (semantic, *coarse, *fine)])
+    return Spoken(*(value.float().cpu() for value in (features, choices, audio)))
+
+
+@torch.inference_mode()
+def check_codec_lm(device, amount, options, precisions):
+    """Each stage on the device against the CPU in float32, from the same tokens."""
+    waves = [torch.from_numpy(wav) for wav in make_waves(amount.check_seconds)]
+    cpu = load_codec_lm("cpu", **options)
+    wav, lengths = pad(waves, torch.device("cpu"))
+    features, _ = cpu.content(wav, lengths)
+    draws = torch.Generator().manual_seed(0)
+    given = {
+        "wav": wav,
+        "lengths": lengths,
+        "features": features,
+        "coarse tokens": torch.randint(12_048, (len(waves), 887), generator=draws),
+        "codes": torch.randint(1024, (len(waves), 8, 1024), generator=draws),
+    }
+    expected = codec_lm_stages(cpu, given, "cpu")
+    del cpu
+    system = load_codec_lm(device, **options)
+    frames = torch.arange(features.shape[1]) < ((lengths - 400) // HOP_SAMPLES + 1)[:, None]
+
+    @torch.inference_mode()
+    def check(precision):
+        with arithmetic(precision, device):
+            mine = codec_lm_stages(system, given, device)
+        row = {"system": f"b4 {'reduced' if options else 'official'}", "precision": precision}
+        scale = expected.features[frames].abs().max()
+        row["features"] = float((mine.features - expected.features)[frames].abs().max() / scale)
+        row["equal_choices"] = float((mine.choices == expected.choices).double().mean())
+        row["audio"] = float((mine.audio - expected.audio).abs().max() / expected.audio.abs().max())
+        passed = (
+            max(row["features"], row["audio"]) <= TOLERANCE
+            and row["equal_choices"] >= LEAST_EQUAL_CODES
+        )
+        return row | {"passed": passed if precision == "float32" else None}
+
+    for precision in precisions:
+        yield partial(check, precision)
+
+
 def check_b2(device, amount):
     waves = make_waves(amount.check_seconds)
     targets = [{"alpha": alpha} for alpha in np.linspace(0.5, 0.9, len(waves)).tolist()]
@@ -492,8 +590,12 @@ def measure(facts, system, waves, targets, clock, runs):
 
 def sets_of_waves(amount):
     """Utterances by batch, each with the seconds that hold all of them at once."""
-    low, high = amount.utterance_seconds
-    for count in amount.batches:
+    return sets_of(amount.batches, *amount.utterance_seconds)
+
+
+def sets_of(counts, low, high):
+    """The same for some numbers of utterances, of ``low`` to ``high`` seconds."""
+    for count in counts:
         waves = make_waves(mixed_seconds(count, low, high))
         yield count, waves, math.ceil(count * max(map(len, waves)) / RATE) + 1
 
@@ -531,6 +633,19 @@ def time_vqbn(device, amount):
             hold(system, capacity)
             system.precision = precision
             yield partial(measure, facts, system, waves, targets, clock, amount.runs)
+
+
+def time_codec_lm(device, amount):
+    clock = Clock(device)
+    system = load_codec_lm(device, cached_pieces=0, **amount.codec_lm)
+    facts = {"system": f"b4 {'reduced' if amount.codec_lm else 'official'}", "speakers": None}
+    for (count, waves, capacity), precision in itertools.product(
+        sets_of(amount.codec_lm_batches, *amount.codec_lm_seconds), PRECISIONS
+    ):
+        targets = [system.voices[i % len(system.voices)] for i in range(count)]
+        hold(system, capacity)
+        system.precision = precision
+        yield partial(measure, facts, system, waves, targets, clock, 1)
 
 
 def time_b2(device, amount):
@@ -636,6 +751,13 @@ def run(device, amount, out):
             for name, options in amount.systems.items()
             if not options
         ),
+        ("checks", check_codec_lm(device, amount, REDUCED_B4, PRECISIONS)),
+        *(
+            ("checks", check_codec_lm(device, amount, options, amount.check_precisions))
+            for options in [amount.codec_lm]
+            if not options
+        ),
+        ("speed", time_codec_lm(device, amount)),
         ("speed", time_b2(device, amount)),
         ("speed", time_vqbn(device, amount)),
         ("speed", time_knn_vc(device, amount)),

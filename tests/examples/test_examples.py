@@ -27,6 +27,7 @@ PAGES = ROOT / "docs" / "systems"
 
 COLUMNS = [
     ("b2.md", "b2", 0),
+    ("b4.md", "b4", 0),
     ("b5.md", "b5", 0),
     ("b5.md", "b6", 1),
     ("b5.md", "t12-5", 2),

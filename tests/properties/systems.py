@@ -76,6 +76,26 @@ def small_vqbn(front_end: str, codes: int | None = 8, voices: int = 5) -> dict[s
     }
 
 
+def small_codec_lm() -> dict[str, Any]:
+    """Random weights in small networks; prompts of the published lengths."""
+    from voiceanon.components.codec.encodec import EncodecConfig
+    from voiceanon.components.content.hubert import HubertConfig
+    from voiceanon.components.content.semantic_quantiser import SemanticQuantiserConfig
+    from voiceanon.components.lm.gpt import GptConfig
+
+    return {
+        "weights": "random",
+        "layer": 1,
+        "hubert": HubertConfig(
+            conv_channels=16, width=32, heads=2, feed_forward=64, layers=1, pos_groups=4
+        ),
+        "quantiser": SemanticQuantiserConfig(input_width=32, hidden=16),
+        "coarse": GptConfig(layers=1, heads=2, width=16),
+        "fine": GptConfig(layers=1, heads=2, width=16, vocabulary=1056),
+        "codec": EncodecConfig(channels=4, width=16),
+    }
+
+
 VQBN: dict[str, Callable[[], dict[str, Any]]] = {
     "vpc2024-b5": lambda: small_vqbn("wav2vec2"),
     "vpc2024-b6": lambda: small_vqbn("fbank"),
@@ -92,6 +112,7 @@ VQBN: dict[str, Callable[[], dict[str, Any]]] = {
 REDUCED: dict[str, Callable[[], dict[str, Any]]] = {
     "vpc2024-t8-2": small_knn_vc,
     "vpc2024-t19-1": small_knn_vc,
+    "vpc2024-b4": small_codec_lm,
     **VQBN,
 }
 """id -> options of `load` for a quick build. Every system with weights has an entry."""
@@ -101,6 +122,11 @@ IN_MAIN_MEMORY: dict[str, tuple[str, ...]] = {
     "vpc2024-t19-1": ("pool",),
 }
 """id -> attributes that stay on the CPU by design; what `convert` needs of them is moved there."""
+
+SUCCESSIVE: dict[str, str] = {
+    "vpc2024-b4": "each token is drawn given those before, so that one rounding changes the rest",
+}
+"""id -> why its results on a GPU can differ from those of another batch by more than rounding."""
 
 NOT_LOCAL: dict[str, str] = {}
 """id -> why a piece of its output depends on more of the input than the overlap of chunks."""
