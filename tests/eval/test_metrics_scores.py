@@ -10,7 +10,7 @@ import pytest
 
 from voiceanon.errors import ConfigError, MissingDependencyError
 from voiceanon.eval import metrics
-from voiceanon.eval.metrics.dependencies import required
+from voiceanon.eval.dependencies import required
 from voiceanon.eval.metrics.scores import ScoreBlocks, read_blocks
 
 FUNCTIONS = (

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from voiceanon.eval.sources.base import import_extra
+from voiceanon.eval.dependencies import required
 
 _SWITCH = "SB_DISABLE_QUIRKS"
 _QUIRKS = ("disable_cudnn_benchmarking", "disable_jit_profiling", "allow_tf32")
@@ -25,7 +25,7 @@ def speechbrain_module(name: str) -> Any:
         MissingDependencyError: SpeechBrain is not installed.
     """
     with _without_quirks():
-        return import_extra(f"speechbrain.{name}", "speechbrain")
+        return required(f"speechbrain.{name}", "training of attackers")
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voiceanon.errors import ConfigError
-from voiceanon.eval.metrics.dependencies import required
+from voiceanon.eval.dependencies import required
 from voiceanon.eval.metrics.kinds import BoolArray, Float64Array, FloatArray, IntArray
 from voiceanon.eval.metrics.roc import ScoreCounts, count_scores, roc_points
 from voiceanon.eval.metrics.scores import Scores, as_scores

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voiceanon.errors import ConfigError
-from voiceanon.eval.metrics.dependencies import required
+from voiceanon.eval.dependencies import required
 from voiceanon.eval.metrics.kinds import Float64Array, Meaning, MetricWarning
 
 FLOOR_HZ = 75.0

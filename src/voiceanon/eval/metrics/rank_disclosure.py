@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voiceanon.errors import ConfigError
-from voiceanon.eval.metrics.dependencies import required
+from voiceanon.eval.dependencies import required
 from voiceanon.eval.metrics.kinds import Float64Array, IntArray, Meaning
 
 RankModel = Literal["empirical", "beta_binomial"]

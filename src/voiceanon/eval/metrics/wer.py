@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from voiceanon.errors import ConfigError
-from voiceanon.eval.metrics.dependencies import required
+from voiceanon.eval.dependencies import required
 from voiceanon.eval.metrics.kinds import IntArray, Meaning
 
 BLANKED = re.compile(r"[,!?.\s]+")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
-
-from voiceanon.errors import MissingDependencyError
 
 Wave: TypeAlias = npt.NDArray[np.float32] | Tensor
 """float32 ``(T,)``, 16 kHz, full scale 1.0."""
@@ -22,8 +18,6 @@ Recording: TypeAlias = Wave | str | os.PathLike[str] | Mapping[str, Any]
 
 NOT_CHALLENGE = "not the challenge's"
 """End of the label of every model that is not the one of the VoicePrivacy Challenge."""
-
-_EXTRA = "eval"
 
 
 class ScoreSource(Protocol):
@@ -84,32 +78,3 @@ class EmotionClassifier(ScoreSource, Protocol):
             waves: Recordings.
             speakers: Speaker of each: a model that was not trained on that speaker must judge it.
         """
-
-
-def import_extra(module: str, package: str) -> ModuleType:
-    """Imports a module of a package that only the evaluation needs.
-
-    Args:
-        module: Name to import.
-        package: Name to install.
-
-    Raises:
-        MissingDependencyError: It is not installed.
-    """
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise missing(package) from error
-
-
-def missing(package: str, *, options: str = "") -> MissingDependencyError:
-    """The error that says how to get a package of the evaluation.
-
-    Args:
-        package: Name to install.
-        options: Of pip, where the package is wanted alone.
-    """
-    return MissingDependencyError(
-        f"{package}: the package is not installed; install it with 'pip install "
-        f"voiceanon[{_EXTRA}]', or alone with 'pip install {options}{package}'."
-    )

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from voiceanon.errors import ConfigError
-from voiceanon.eval.sources.base import NOT_CHALLENGE, Recording, import_extra
+from voiceanon.eval.dependencies import required
+from voiceanon.eval.sources.base import NOT_CHALLENGE, Recording
 from voiceanon.eval.sources.waves import SAMPLE_RATE, open_waves
 
 WINDOW_SAMPLES = 512
@@ -46,7 +47,6 @@ MIN_SECONDS = 0.2
 TINY_POWER = 1e-10
 """Added to powers before their logarithm."""
 
-_PACKAGE = "scikit-learn"
 _ANYBODY = ""
 """Key of the machine that heard all speakers."""
 
@@ -80,7 +80,7 @@ class LeaveOneSpeakerOut:
             MissingDependencyError: scikit-learn is not installed.
         """
         _check_counts(recordings, emotions=emotions, speakers=speakers)
-        import_extra("sklearn", _PACKAGE)
+        required("sklearn", "emotion classifier")
         features = _all_features(recordings)
         labels, owners = np.array(emotions), np.array(speakers)
         self._machines = {_ANYBODY: _train(features, labels, "nobody")}

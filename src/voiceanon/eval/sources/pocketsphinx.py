@@ -12,8 +12,9 @@ from importlib.metadata import version
 import torch
 from torch import Tensor
 
+from voiceanon.eval.dependencies import required
 from voiceanon.eval.metrics.wer import normalise_reference
-from voiceanon.eval.sources.base import NOT_CHALLENGE, Recording, import_extra
+from voiceanon.eval.sources.base import NOT_CHALLENGE, Recording
 from voiceanon.eval.sources.waves import SAMPLE_RATE, open_waves
 
 PACKAGE = "pocketsphinx"
@@ -46,7 +47,7 @@ class PocketsphinxRecognizer:
         Raises:
             MissingDependencyError: The package is not installed.
         """
-        package = import_extra(PACKAGE, PACKAGE)
+        package = required(PACKAGE, "recognizer")
         self.label = LABEL
         self.training_data = TRAINING_DATA
         self.identity = f"{PACKAGE} {version(PACKAGE)} en-us"

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from voiceanon.devices import building, resolve_device
 from voiceanon.errors import AudioError, WeightsError
-from voiceanon.eval.sources.base import NOT_CHALLENGE, Recording, missing
+from voiceanon.eval.dependencies import missing
+from voiceanon.eval.sources.base import NOT_CHALLENGE, Recording
 from voiceanon.eval.sources.waves import SAMPLE_RATE, embed_batches, open_waves
 from voiceanon.hub.convert import load_strict
 from voiceanon.hub.read import read_state
@@ -218,7 +219,7 @@ def raise_level(wave: Tensor) -> Tensor:
 def _weights() -> Path:
     found = importlib.util.find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
-        raise missing(PACKAGE, options="--no-deps ")
+        raise missing(PACKAGE, "attacker", options="--no-deps ")
     path = Path(found.submodule_search_locations[0]) / WEIGHT_FILE
     if not path.is_file():
         raise WeightsError(f"{path}: there is no such file; install the package {PACKAGE} afresh.")

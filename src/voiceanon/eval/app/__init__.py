@@ -1,0 +1,1 @@
+"""The command ``voiceanon-eval``: finds the data, measures, writes results and a report."""
