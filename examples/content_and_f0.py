@@ -52,7 +52,7 @@ def main() -> None:
         f0 = normalize_f0(hertz, frames)[:, : content.vectors.shape[1], None]
         speaker = torch.tensor([0.0, 1.0]).expand(*f0.shape[:2], 2)
         features = torch.cat([content.vectors, f0, speaker], dim=2)
-        result, counts = anon.components.vocoder(features, content.lengths)
+        _, counts = anon.components.vocoder(features, content.lengths)
     print(f"vocoder: {counts.tolist()} samples, for {lengths.tolist()}")
 
 

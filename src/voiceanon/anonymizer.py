@@ -132,6 +132,19 @@ class Anonymizer(nn.Module, ABC):
         return 1.0
 
     @property
+    def members(self) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+        """Systems that this one is made of: name and options of `load` by role."""
+        return {}
+
+    def use_members(self, members: Mapping[str, Anonymizer]) -> None:
+        """Takes the loaded `members`."""
+        raise NotImplementedError(f"{self.info.id} is not made of other systems")
+
+    def level_step_of(self, target: Target) -> Anonymizer:
+        """The system whose level step a voice gets; another one for a mixture of systems."""
+        return self
+
+    @property
     def hop_samples(self) -> int:
         """Chunks of long audio begin on multiples of this."""
         return 1

@@ -39,7 +39,9 @@ def write_pretrained(system: Anonymizer, folder: Path) -> None:
         "config": dataclasses.asdict(system.config),
         "weights": system.weight_digests,
     }
-    state = {name: value.contiguous() for name, value in system.state_dict().items()}
+    # The members of a mixture have folders of their own.
+    entries = {} if system.members else system.state_dict()
+    state = {name: value.contiguous() for name, value in entries.items()}
     if state:
         with replacing(folder / MODEL_NAME) as temporary:
             save_file(state, temporary)

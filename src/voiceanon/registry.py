@@ -34,6 +34,7 @@ ENTRY_POINTS = "voiceanon.systems"
 """Group under which another package offers a system: ``name = "package.module:Class"``."""
 
 _VQBN = "voiceanon.systems.vqbn_hifigan:VqBnHifiGan"
+_ADMIXTURE = "voiceanon.systems.admixture:Admixture"
 _MEAN_REVERSION = {"kind": "mean-reversion", "weight": 0.5, "window": 32}
 _NOISE = {"kind": "white-noise", "power_db": 2.0}
 
@@ -54,6 +55,11 @@ _BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
     "sa-toolkit-tdnnf-100h-vq-64": (_VQBN, {"front_end": "fbank", "codes": 64}),
     "sa-toolkit-tdnnf-100h-vq-256": (_VQBN, {"front_end": "fbank", "codes": 256}),
     "sa-toolkit-wav2vec2-vq-48-one-voice": (_VQBN, {"voices": False}),
+    "vpc2024-t8-1": ("voiceanon.systems.asr_tts:AsrTts", {}),
+    "vpc2024-t8-3": (_ADMIXTURE, {"p": 0.2}),
+    "vpc2024-t8-4": (_ADMIXTURE, {"p": 0.325}),
+    "vpc2024-t8-5": (_ADMIXTURE, {"p": 0.4}),
+    "admixture": (_ADMIXTURE, {}),
 }
 """Where a system stands, and the settings in which it differs from its family's defaults."""
 
@@ -166,6 +172,24 @@ def load(
     """
     check_precision(precision)
     where = resolve_device(device)
+    system = _load(
+        name, where, weights, pool, options, local_files_only=local_files_only, token=token
+    )
+    system.precision = precision
+    return system
+
+
+def _load(
+    name: str | os.PathLike[str],
+    where: torch.device,
+    weights: str | os.PathLike[str] | None,
+    pool: object,
+    options: Mapping[str, Any],
+    *,
+    local_files_only: bool,
+    token: str | bool | None,
+) -> Anonymizer:
+    """Builds a system, fills it, moves it, and gives it its pool."""
     folder = Path(name)
     # A folder that happens to bear a system's name does not take its place.
     known = str(name).lower() in {*_names(), *_offered()}
@@ -179,7 +203,11 @@ def load(
     config = parse_config(implementation.Config, {**defaults, **options})
     with building():
         system = implementation(config, entry.info)
-        if saved:
+        if system.members:
+            place = folder if saved else weights
+            remote = {"local_files_only": local_files_only, "token": token}
+            system.use_members(_load_members(system, where, place, saved=bool(saved), **remote))
+        elif saved:
             _load_saved(system, folder, saved["weights"])
             pool = folder / POOL_NAME if pool is None and (folder / POOL_NAME).is_file() else pool
         elif weights == RANDOM_WEIGHTS:
@@ -188,11 +216,38 @@ def load(
             _load_published(system, weights, local_files_only, token)
         elif weights is not None:
             raise ConfigError(f"weights: {entry.info.id} has none; leave weights out.")
-    system.precision = precision
     system.to(where).eval().requires_grad_(False)
     if pool is not None:
         system.use_pool(pool)
     return system
+
+
+def _load_members(
+    system: Anonymizer,
+    where: torch.device,
+    place: str | os.PathLike[str] | None,
+    *,
+    saved: bool,
+    **remote: Any,
+) -> dict[str, Anonymizer]:
+    """Loads the systems that a mixture is made of, each from a folder of its own if there is one.
+
+    Args:
+        system: The mixture.
+        where: Device.
+        place: What `load` got as ``weights``, or the folder of a saved mixture.
+        saved: Which of the two.
+        **remote: As for `load`.
+    """
+    found = {}
+    for role, (name, options) in system.members.items():
+        weights = place if not saved and system_info(name).weights else None
+        if saved:
+            name, options = str(Path(str(place)) / role), {}
+        elif weights not in (None, RANDOM_WEIGHTS) and (Path(str(weights)) / name).is_dir():
+            weights = Path(str(weights)) / name
+        found[role] = _load(name, where, weights, None, options, **remote)
+    return found
 
 
 def _load_saved(system: Anonymizer, folder: Path, digests: dict[str, str]) -> None:
@@ -241,7 +296,7 @@ def _fill_random(system: Anonymizer) -> None:
 
 def _warn_of_random(system: Anonymizer) -> None:
     system.info = replace(system.info, notes=(RANDOM_WARNING, *system.info.notes))
-    warnings.warn(f"{system.info.id}: {RANDOM_WARNING}", UserWarning, stacklevel=4)
+    warnings.warn(f"{system.info.id}: {RANDOM_WARNING}", UserWarning, stacklevel=5)
 
 
 @cache

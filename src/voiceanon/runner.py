@@ -36,7 +36,8 @@ class Track:
         source = recording.source
         model_rate = system.sample_rate
         self.recording = recording
-        self._meters: list[Meter] = [system.new_meter()] if metered else []
+        stepper = system.level_step_of(recording.voice.target)
+        self._meters: list[Meter] = [stepper.new_meter()] if metered else []
         recording.meters += self._meters
         self.reader = TrackReader(source, channel, model_rate)
         self._channel = channel
@@ -173,7 +174,8 @@ class Runner:
     def _set_level(self, recording: Recording, loudness: Loudness) -> None:
         result = recording.result
         if loudness == "published":
-            recording.gain = self._system.published_gain(recording.source.level, recording.meters)
+            stepper = self._system.level_step_of(recording.voice.target)
+            recording.gain = stepper.published_gain(recording.source.level, recording.meters)
         elif loudness == "keep":
             level = LevelMeter()
             for start in range(0, result.shape[1], BLOCK_SAMPLES):

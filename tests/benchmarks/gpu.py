@@ -33,6 +33,7 @@ import torch
 from voiceanon import load
 from voiceanon.audio.level import LevelMeter
 from voiceanon.batching import pad, plan_batches
+from voiceanon.components.asr.whisper_config import WhisperConfig
 from voiceanon.components.codec.encodec import EncodecConfig
 from voiceanon.components.content.bottleneck import BottleneckConfig
 from voiceanon.components.content.hubert import HubertConfig
@@ -41,6 +42,8 @@ from voiceanon.components.content.wavlm_config import HOP_SAMPLES, WavLMConfig
 from voiceanon.components.lm.gpt import GptConfig
 from voiceanon.components.lpc import tensor
 from voiceanon.components.selection import neighbours
+from voiceanon.components.tts.symbols import SymbolTable
+from voiceanon.components.tts.vits_config import DecoderConfig, VitsConfig
 from voiceanon.components.vocoder.hifigan import HiFiGanConfig
 from voiceanon.devices import arithmetic
 from voiceanon.hub.pool import Pool
@@ -105,6 +108,55 @@ REDUCED_B4 = {
 }
 """The same for B4."""
 
+REDUCED_T8_1 = {
+    "whisper": WhisperConfig(
+        mel_bins=20,
+        width=64,
+        encoder_layers=2,
+        encoder_heads=2,
+        encoder_ffn=128,
+        decoder_layers=2,
+        decoder_heads=2,
+        decoder_ffn=128,
+        source_positions=50,
+        target_positions=32,
+        vocabulary=358,
+        prompt=(301,),
+        end=300,
+        no_timestamps=306,
+        suppressed=(301, 302, 303, 304, 305),
+        suppressed_first=(300,),
+    ),
+    "voice": VitsConfig(
+        symbols=SymbolTable(symbols=tuple("_ abcdefghijklmnopqrstuvwxyz"), phonemes=False),
+        embedded=28,
+        speaker_width=16,
+        width=32,
+        layers=2,
+        ffn=64,
+        flow_width=32,
+        decoder=DecoderConfig(
+            first_width=32,
+            residual_kernels=(3,),
+            residual_dilations=((1, 3),),
+        ),
+    ),
+    # Random durations are long.
+    "speaking_rate": 8.0,
+}
+"""The same for T8-1."""
+
+NO_GUARDS = {
+    "phonemizer": "rules",
+    "compression_ratio": 1e9,
+    "log_probability": -1e9,
+    "max_repeated_share": 1.0,
+    "max_words_per_second": 1e9,
+    "min_words_per_second": 0.0,
+}
+"""Options of T8-1: random weights write what no guard lets pass, and no package is there that
+writes phonemes."""
+
 
 @dataclass(frozen=True)
 class Amount:
@@ -122,6 +174,7 @@ class Amount:
         codec_lm: Options of `load` for B4.
         codec_lm_seconds: Shortest and longest utterance of B4's speed rows.
         codec_lm_batches: Utterances of B4 that are converted at once.
+        asr_tts: Options of `load` for T8-1.
         runs: Timed runs, after one that is not timed; of B4, one.
     """
 
@@ -136,6 +189,7 @@ class Amount:
     codec_lm: dict
     codec_lm_seconds: tuple
     codec_lm_batches: tuple
+    asr_tts: dict
     runs: int = 3
 
 
@@ -151,6 +205,7 @@ FULL = Amount(
     codec_lm={},
     codec_lm_seconds=(2.0, 4.0),
     codec_lm_batches=(1, 16),
+    asr_tts={},
 )
 QUICK = Amount(
     options=REDUCED,
@@ -164,6 +219,7 @@ QUICK = Amount(
     codec_lm=REDUCED_B4,
     codec_lm_seconds=(0.4, 0.8),
     codec_lm_batches=(1, 3),
+    asr_tts=REDUCED_T8_1,
 )
 
 
@@ -189,6 +245,12 @@ def load_codec_lm(device, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the one about random weights
         return load("b4", device=device, weights="random", **options)
+
+
+def load_asr_tts(device, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the one about random weights
+        return load("t8-1", device=device, weights="random", **NO_GUARDS, **options)
 
 
 def load_b2(device):
@@ -437,6 +499,68 @@ def check_codec_lm(device, amount, options, precisions):
         yield partial(check, precision)
 
 
+def asr_tts_stages(system, given, device):
+    """Log-mel bands, encoder, likeliest tokens, durations and waveforms, from the same inputs."""
+    given = {name: value.to(device) for name, value in given.items()}
+    recognizer, voice = system.recognizer, system.synthesizer.network
+    config = recognizer.config
+    mel = recognizer.log_mel(given["wav"], given["lengths"], config.window_samples)
+    encoded = recognizer.network.encoder(given["mel"])
+    decoder = recognizer.network.decoder
+    memory = decoder.start(given["encoded"])
+    hidden = decoder(given["tokens"], memory, config.most_tokens)
+    speaker = voice.speaker(range(len(given["wav"])))
+    noise = torch.zeros_like(given["symbols"])[:, None].repeat(1, 2, 1).float()
+    _, _, durations = voice.read(given["symbols"], given["symbol_lengths"], speaker, noise)
+    audio = voice.speak(given["frames"], given["frame_lengths"], speaker)
+    choices = recognizer.network.logits(hidden).argmax(-1)
+    stages = {"mel": mel, "encoded": encoded, "durations": durations, "audio": audio}
+    return {n: v.float().cpu() for n, v in stages.items()}, choices.cpu()
+
+
+@torch.inference_mode()
+def check_asr_tts(device, amount, options, precisions):
+    """Each stage on the device against the CPU in float32."""
+    waves = [torch.from_numpy(wav) for wav in make_waves(amount.check_seconds)]
+    cpu = load_asr_tts("cpu", **options)
+    config, voice = cpu.config.whisper, cpu.config.voice
+    wav, lengths = pad(waves, torch.device("cpu"))
+    draws = torch.Generator().manual_seed(0)
+    mel = cpu.recognizer.log_mel(wav, lengths, config.window_samples)[..., : config.window_frames]
+    count = len(waves)
+    given = {
+        "wav": wav,
+        "lengths": lengths,
+        "mel": mel,
+        "encoded": cpu.recognizer.network.encoder(mel),
+        "tokens": torch.randint(config.end, (count, config.most_tokens), generator=draws),
+        "symbols": torch.randint(voice.embedded, (count, 120), generator=draws),
+        "symbol_lengths": torch.tensor([120, 40, 77][:count]),
+        "frames": torch.randn(count, voice.flow_width, 100, generator=draws),
+        "frame_lengths": torch.tensor([100, 31, 64][:count]),
+    }
+    expected, choices = asr_tts_stages(cpu, given, "cpu")
+    del cpu
+    system = load_asr_tts(device, **options)
+
+    @torch.inference_mode()
+    def check(precision):
+        with arithmetic(precision, device):
+            mine, chosen = asr_tts_stages(system, given, device)
+        row = {"system": f"t8-1 {'reduced' if options else 'official'}", "precision": precision}
+        for name, value in expected.items():
+            row[name] = float((mine[name] - value).abs().max() / value.abs().max())
+        row["equal_choices"] = float((chosen == choices).double().mean())
+        passed = (
+            max(row[name] for name in expected) <= TOLERANCE
+            and row["equal_choices"] >= LEAST_EQUAL_CODES
+        )
+        return row | {"passed": passed if precision == "float32" else None}
+
+    for precision in precisions:
+        yield partial(check, precision)
+
+
 def check_b2(device, amount):
     waves = make_waves(amount.check_seconds)
     targets = [{"alpha": alpha} for alpha in np.linspace(0.5, 0.9, len(waves)).tolist()]
@@ -648,6 +772,19 @@ def time_codec_lm(device, amount):
         yield partial(measure, facts, system, waves, targets, clock, 1)
 
 
+def time_asr_tts(device, amount):
+    """Random weights never end a text, so that each window costs its most tokens, 224."""
+    clock = Clock(device)
+    system = load_asr_tts(device, **amount.asr_tts)
+    facts = {"system": f"t8-1 {'reduced' if amount.asr_tts else 'official'}", "speakers": None}
+    for (count, waves, capacity), precision in itertools.product(sets_of_waves(amount), PRECISIONS):
+        speakers = system.synthesizer.speakers
+        targets = [speakers[i % len(speakers)] for i in range(count)]
+        hold(system, capacity)
+        system.precision = precision
+        yield partial(measure, facts, system, waves, targets, clock, 1)
+
+
 def time_b2(device, amount):
     clock = Clock(device)
     system = load_b2(device)
@@ -757,7 +894,14 @@ def run(device, amount, out):
             for options in [amount.codec_lm]
             if not options
         ),
+        ("checks", check_asr_tts(device, amount, REDUCED_T8_1, PRECISIONS)),
+        *(
+            ("checks", check_asr_tts(device, amount, options, amount.check_precisions))
+            for options in [amount.asr_tts]
+            if not options
+        ),
         ("speed", time_codec_lm(device, amount)),
+        ("speed", time_asr_tts(device, amount)),
         ("speed", time_b2(device, amount)),
         ("speed", time_vqbn(device, amount)),
         ("speed", time_knn_vc(device, amount)),

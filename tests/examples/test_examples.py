@@ -32,8 +32,12 @@ COLUMNS = [
     ("b5.md", "b6", 1),
     ("b5.md", "t12-5", 2),
     ("b5.md", "t12-6", 3),
+    ("t8-1.md", "t8-1", 0),
     ("t8-2.md", "t8-2", 0),
     ("t8-2.md", "t19-1", 1),
+    ("t8-3.md", "t8-3", 0),
+    ("t8-3.md", "t8-4", 1),
+    ("t8-3.md", "t8-5", 2),
 ]
 """Page, system that it is about, and its place among those that share the tables of the page."""
 

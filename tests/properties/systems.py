@@ -96,6 +96,50 @@ def small_codec_lm() -> dict[str, Any]:
     }
 
 
+def small_asr_tts() -> dict[str, Any]:
+    """Random weights in small networks: windows of 1 s, voices that read letters, no guards.
+
+    The guards would reject most of what random weights write.
+    """
+    from voiceanon.components.asr.whisper_config import WhisperConfig
+    from voiceanon.components.tts.symbols import SymbolTable
+    from voiceanon.components.tts.vits_config import DecoderConfig, VitsConfig
+
+    return {
+        "weights": "random",
+        "compression_ratio": 1e9,
+        "log_probability": -1e9,
+        "max_repeated_share": 1.0,
+        "max_words_per_second": 1e9,
+        "min_words_per_second": 0.0,
+        "speaking_rate": 8.0,
+        "whisper": WhisperConfig(
+            mel_bins=20, width=16, encoder_layers=1, encoder_heads=2, encoder_ffn=32,
+            decoder_layers=1, decoder_heads=2, decoder_ffn=32, source_positions=50,
+            target_positions=16, vocabulary=115, prompt=(61,), end=60, no_timestamps=63,
+            suppressed=(61, 62), suppressed_first=(60,),
+        ),
+        "voice": VitsConfig(
+            speakers=tuple(f"voice {number}" for number in range(50)), speaker_width=4,
+            symbols=SymbolTable(symbols=tuple("_ abcdefghijklmnopqrstuvwxyz"), phonemes=False),
+            embedded=28, width=16, layers=1, ffn=16, flow_width=8, flows=2, wavenet_layers=2,
+            duration_flows=2, duration_layers=2,
+            decoder=DecoderConfig(
+                first_width=16, strides=(8, 8), kernels=(16, 16), residual_kernels=(3,),
+                residual_dilations=((1, 3),),
+            ),
+        ),
+    }  # fmt: skip
+
+
+def small_admixture() -> dict[str, Any]:
+    """T8-1 and T8-2, both small."""
+    first, second = small_asr_tts(), small_knn_vc()
+    shared = {name: second.pop(name) for name in ("weights", "pool")}
+    first.pop("weights")
+    return {**shared, "first_options": first, "second_options": second, "p": 0.5}
+
+
 VQBN: dict[str, Callable[[], dict[str, Any]]] = {
     "vpc2024-b5": lambda: small_vqbn("wav2vec2"),
     "vpc2024-b6": lambda: small_vqbn("fbank"),
@@ -114,19 +158,24 @@ REDUCED: dict[str, Callable[[], dict[str, Any]]] = {
     "vpc2024-t19-1": small_knn_vc,
     "vpc2024-b4": small_codec_lm,
     **VQBN,
+    "vpc2024-t8-1": small_asr_tts,
+    **dict.fromkeys(("admixture", "vpc2024-t8-3", "vpc2024-t8-4", "vpc2024-t8-5"), small_admixture),
 }
 """id -> options of `load` for a quick build. Every system with weights has an entry."""
-
-IN_MAIN_MEMORY: dict[str, tuple[str, ...]] = {
-    "vpc2024-t8-2": ("pool",),
-    "vpc2024-t19-1": ("pool",),
-}
-"""id -> attributes that stay on the CPU by design; what `convert` needs of them is moved there."""
 
 SUCCESSIVE: dict[str, str] = {
     "vpc2024-b4": "each token is drawn given those before, so that one rounding changes the rest",
 }
 """id -> why its results on a GPU can differ from those of another batch by more than rounding."""
+
+LENGTH_BY_WORDS = (
+    "admixture",
+    "vpc2024-t8-1",
+    "vpc2024-t8-3",
+    "vpc2024-t8-4",
+    "vpc2024-t8-5",
+)
+"""Systems that speak what they have recognised, as fast as they like."""
 
 NOT_LOCAL: dict[str, str] = {}
 """id -> why a piece of its output depends on more of the input than the overlap of chunks."""

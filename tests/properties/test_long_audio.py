@@ -67,6 +67,8 @@ def test_chunks_join_without_a_trace(system, wav, rate):
 
 
 def test_cut_audio_has_the_length_of_whole_audio(system, wav):
+    if system.info.id in systems.LENGTH_BY_WORDS:
+        pytest.skip("the length follows from the words, and those from the pieces")
     whole = system.anonymize(wav, 16_000, seed=1, chunk_seconds=None)
     limit = chunk_limit(system, CHUNK)
     cut = system.anonymize(wav, 16_000, seed=1, chunk_seconds=limit)
