@@ -19,7 +19,7 @@ from voiceanon.eval.attackers import (
 )
 from voiceanon.eval.metrics import equal_error_rate
 
-pytest.importorskip("speechbrain")
+pytestmark = pytest.mark.speechbrain
 
 DATA = training_data()
 LABEL = (

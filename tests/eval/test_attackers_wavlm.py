@@ -16,7 +16,7 @@ from voiceanon.eval.attackers import load_attacker, train_attacker
 from voiceanon.eval.attackers.front_ends import WavLMLayers, load_wavlm_layers, standardise
 from voiceanon.eval.attackers.network import EmbeddingNetwork
 
-pytest.importorskip("speechbrain")
+pytestmark = pytest.mark.speechbrain
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "knn_vc"
 CONFIG = tiny(front_end="wavlm", epochs=4, half_cycle=8)
