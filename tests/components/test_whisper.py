@@ -168,7 +168,7 @@ def quiet(function, *args, **options):
         return function(*args, **options)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
 def test_greedy_tokens_equal_those_of_transformers(seed):
     model = hub_whisper(seed)
     recognizer = recognizer_of(model)
@@ -225,7 +225,7 @@ def test_an_early_end_is_noticed(model):
     assert int(written.counts.max()) < 16
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_long_recordings_equal_transformers_token_by_token(seed):
     """A batch of several lengths, walked through by the predicted times."""
     from voiceanon.components.asr import whisper_recognizer

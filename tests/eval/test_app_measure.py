@@ -23,8 +23,8 @@ from voiceanon.eval.app.privacy import measure_privacy
 from voiceanon.eval.app.report.scatter import measured_points
 from voiceanon.eval.app.results import Part, Results
 from voiceanon.eval.app.texts import TextCache, transcribe_all
-from voiceanon.eval.app.uar_intervals import uar_interval
 from voiceanon.eval.metrics import equal_error_rate
+from voiceanon.eval.metrics.uar_intervals import uar_interval
 
 QUIET = 0.4
 """Gain that makes a loud recording soft for the recognizer and the classifier."""

@@ -8,6 +8,15 @@ from golden.asr_tts_files import write_folder
 from voiceanon import WeightsError, load, system_info
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Small networks lose more by waiting for a second thread than they gain."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     return write_folder(tmp_path_factory.mktemp("weights"))

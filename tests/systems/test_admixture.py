@@ -128,13 +128,13 @@ def test_who_keeps_the_length_keeps_it(mixture):
 
 def test_long_recordings_are_cut_as_the_system_alone_cuts_them(mixture, members):
     """The mixture takes 300 s at once, T8-2 only 30 s."""
-    wav = signals.speech(70.0)
+    wav = signals.speech(35.0)
     target = {"speaker": "speaker 1"}
     result, report = mixture.anonymize(
         wav, seed=1, target={"system": SECOND, "target": target}, return_report=True
     )
     expected, alone = members[SECOND].anonymize(wav, seed=1, target=target, return_report=True)
-    assert (report.chunks, alone.chunks) == (1, 3)
+    assert (report.chunks, alone.chunks) == (1, 2)
     assert result.shape == expected.shape
     near = (result - expected).abs() <= 1e-4 * expected.abs().max()
     assert float(near.float().mean()) >= 0.999

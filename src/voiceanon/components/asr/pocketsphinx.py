@@ -61,8 +61,7 @@ class PocketSphinx(nn.Module):
     ) -> list[Transcript]:
         """Writes down recordings; see `protocol.Recognizer.transcribe`. Draws nothing."""
         active = active_frames(batch, lengths, ActivityConfig()).tolist()
-        pcm = (batch * _FULL_SCALE).round().clamp(-_FULL_SCALE, _FULL_SCALE - 1).cpu()
-        waves = pcm.to(torch.int16).numpy()
+        waves = to_pcm(batch).cpu().numpy()
         return [
             self._recognise(wave[:length], row)
             for wave, length, row in zip(waves, lengths.tolist(), active, strict=True)
@@ -80,19 +79,36 @@ class PocketSphinx(nn.Module):
             latest = pieces[place + 1][0] if place + 1 < len(pieces) else len(active)
             start, stop = max(earliest, first - margin), min(latest, end + margin)
             piece = wave[start * FRAME_SAMPLES : stop * FRAME_SAMPLES]
-            text = self._decode(piece.tobytes())
+            text = self._decode(piece.tobytes()).strip()
             if text:
                 last = min(stop * FRAME_SAMPLES, len(wave)) / SAMPLE_RATE
                 segments.append(Segment(start=start * FRAME_SECONDS, end=last, text=text))
         return Transcript(segments=tuple(segments))
 
     def _decode(self, pcm: bytes) -> str:
-        """Recognises one piece, 16-bit samples, with a decoder that remembers none before it."""
         if self._decoder is None:
             self._decoder = import_module("pocketsphinx").Decoder(loglevel="FATAL")
-        self._decoder.reinit_feat()
-        self._decoder.start_utt()
-        self._decoder.process_raw(pcm, no_search=False, full_utt=True)
-        self._decoder.end_utt()
-        found = self._decoder.hyp()
-        return "" if found is None else str(found.hypstr).strip()
+        return decode(self._decoder, pcm)
+
+
+def to_pcm(wave: Tensor) -> Tensor:
+    """Samples of full scale 1.0 as those of 16 bit, of any shape."""
+    scaled = (wave * _FULL_SCALE).round().clamp(-_FULL_SCALE, _FULL_SCALE - 1)
+    return scaled.to(torch.int16)
+
+
+def decode(decoder: Any, pcm: bytes) -> str:
+    """Recognises one recording with a `pocketsphinx.Decoder`, which remembers none before it.
+
+    Args:
+        decoder: Of the rate of the samples.
+        pcm: Samples of 16 bit.
+    """
+    # Its estimate of the noise would go on from the recording before.
+    decoder.reinit_feat()
+    decoder.start_utt()
+    # As a whole: its normalisation then sees this recording alone.
+    decoder.process_raw(pcm, no_search=False, full_utt=True)
+    decoder.end_utt()
+    found = decoder.hyp()
+    return "" if found is None else str(found.hypstr)

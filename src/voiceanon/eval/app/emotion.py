@@ -21,12 +21,12 @@ from voiceanon.eval.app.numbers import (
 )
 from voiceanon.eval.app.progress import OnStep
 from voiceanon.eval.app.texts import TextCache
-from voiceanon.eval.app.uar_intervals import UarInterval, uar_interval
 from voiceanon.eval.metrics import (
     UnweightedAverageRecall,
     mean_over_folds,
     unweighted_average_recall,
 )
+from voiceanon.eval.metrics.uar_intervals import UarInterval, uar_interval
 from voiceanon.eval.protocol.condition import Utility
 from voiceanon.eval.protocol.measurement import Interval, Measurement, SpeechCounts
 from voiceanon.eval.sources.base import EmotionClassifier

@@ -18,7 +18,8 @@ MeasuredLevel: TypeAlias = Literal["utterance", "speaker", "none"]
 """What shares one pseudo-voice; ``"none"`` where nothing was anonymized."""
 
 Sex: TypeAlias = Literal["f", "m", "both"]
-"""Speakers that the number is about; ``"both"`` is one pooled list, not a mean of two."""
+"""Speakers that the number is about; ``"both"`` is one pooled list, unless the variant says that it
+is the mean of the numbers of two."""
 
 LARGEST_ORIGINAL_EER = 0.15
 """EER of original against original speech above which the attacker is no attacker. Ours: on

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.metadata import version
 
-import torch
 from torch import Tensor
 
+from voiceanon.components.asr.pocketsphinx import decode, to_pcm
 from voiceanon.eval.dependencies import required
 from voiceanon.eval.metrics.wer import normalise_reference
 from voiceanon.eval.sources.base import NOT_CHALLENGE, Recording
@@ -29,7 +29,10 @@ MIN_SECONDS = 0.1
 SPELLINGS = {"mr": "mister", "mrs": "missus", "dr": "doctor"}
 """Words of its dictionary that texts of LibriSpeech write out."""
 
-_FULL_SCALE = 32768.0
+SEARCH = {"fwdflat": False, "maxhmmpf": 3000, "maxwpf": 10}
+"""Settings of the decoder: one pass, and fewer hypotheses than it would follow by itself. On nine
+utterances of LibriSpeech (61 s) that is 2.2 times as fast for originals, and 7 times for B2's
+output, with word error rates of 37.8 instead of 39.0 % and 94.8 instead of 95.3 %."""
 
 
 class PocketsphinxRecognizer:
@@ -50,8 +53,8 @@ class PocketsphinxRecognizer:
         package = required(PACKAGE, "recognizer")
         self.label = LABEL
         self.training_data = TRAINING_DATA
-        self.identity = f"{PACKAGE} {version(PACKAGE)} en-us"
-        self._decoder = package.Decoder(samprate=SAMPLE_RATE, loglevel="FATAL")
+        self.identity = f"{PACKAGE} {version(PACKAGE)} en-us {SEARCH}"
+        self._decoder = package.Decoder(samprate=SAMPLE_RATE, loglevel="FATAL", **SEARCH)
 
     def transcribe(self, recordings: Sequence[Recording]) -> list[str]:
         """Writes down words, in upper case.
@@ -73,13 +76,5 @@ class PocketsphinxRecognizer:
         return normalise_reference(text)
 
     def _transcribe(self, wave: Tensor) -> str:
-        scaled = (wave * _FULL_SCALE).round().clamp(-_FULL_SCALE, _FULL_SCALE - 1)
-        # Its estimate of the noise would go on from the recording before.
-        self._decoder.reinit_feat()
-        self._decoder.start_utt()
-        # As a whole: its normalisation then sees this recording and none before it.
-        self._decoder.process_raw(scaled.to(torch.int16).numpy().tobytes(), full_utt=True)
-        self._decoder.end_utt()
-        found = self._decoder.hyp()
-        words = found.hypstr.split() if found is not None else []
+        words = decode(self._decoder, to_pcm(wave).numpy().tobytes()).split()
         return " ".join(SPELLINGS.get(word, word) for word in words).upper()
