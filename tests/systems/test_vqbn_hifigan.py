@@ -29,9 +29,18 @@ RUNS = {
 WAV_TOLERANCE = dict.fromkeys(((run, signal) for run in RUNS for signal in SIGNALS), 1e-6)
 """Share of full scale. The official size agrees to the last bits of float32."""
 
-WAV_TOLERANCE["b6_reduced", "det"] = 1.3e-6
+WAV_TOLERANCE["b6_reduced", "det"] = 1.5e-6
 """There the stored output of the first convolution differs by its rounding, 6e-7, although all that
 goes into it is the same. Against float64 the stored waveform is off by 9.6e-7, ours by 6.7e-7."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As when the stored outputs were made; more threads add in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
