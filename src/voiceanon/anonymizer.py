@@ -27,11 +27,9 @@ from voiceanon.recording import (
     AnonymizeOptions,
     ChunkSeconds,
     check_options,
-    choose_voice,
     make_report,
-    names_per_item,
-    one_per_item,
-    open_recording,
+    names_of_items,
+    open_recordings,
 )
 from voiceanon.runner import Runner, chunk_limit
 from voiceanon.types import Level, Loudness, Precision, Report, Seed, SystemInfo, Target
@@ -117,6 +115,21 @@ class Anonymizer(nn.Module, ABC):
                 f"target: {self.info.id} takes a dictionary as in its reports, got {target!r}."
             )
         return dict(target)
+
+    def settle_targets(
+        self, batch: Tensor, lengths: Tensor, targets: Sequence[Target]
+    ) -> list[Target]:
+        """Completes targets that depend on the source, from the first chunk of each recording.
+
+        Args:
+            batch: As in `convert`.
+            lengths: As in `convert`.
+            targets: One per item; a complete one comes back as it is.
+
+        Returns:
+            What `convert` gets for all chunks and channels, and what the report holds.
+        """
+        return list(targets)
 
     def new_meter(self) -> Meter:
         """What the level step needs to know of a converted channel, measured while it passes."""
@@ -350,29 +363,16 @@ class Anonymizer(nn.Module, ABC):
                 UserWarning,
                 stacklevel=2,
             )
-        names = zip(
-            names_per_item("keys", keys, len(audios)),
-            names_per_item("speakers", speakers, len(audios)),
-            one_per_item("targets", targets, len(audios)),
-            strict=True,
-        )
         # At speaker level, one call without a seed is one draw for each speaker.
         secret = seeding.seed_secret(seed) if seed is not None or level == "speaker" else None
-        recordings = []
+        names = names_of_items(len(audios), keys, speakers, targets)
         with plain_defaults():
-            for index, (audio, item) in enumerate(zip(audios, names, strict=True)):
-                try:
-                    voice = choose_voice(self, secret, level, *item)
-                    recordings.append(open_recording(self, audio, sample_rate, mix_channels, voice))
-                except (AudioError, ConfigError) as error:
-                    if len(audios) == 1:
-                        raise
-                    raise type(error)(f"item {index}: {error}") from error
-            Runner(self, limit).run(recordings, loudness, match_length)
-            results = [recording.opened.restore(recording.result) for recording in recordings]
+            items = open_recordings(self, audios, sample_rate, mix_channels, secret, level, names)
+            Runner(self, limit).run(items, loudness, match_length)
+            results = [item.opened.restore(item.result) for item in items]
         if not return_reports:
             return results
-        return results, [make_report(self, item, seed, level, loudness) for item in recordings]
+        return results, [make_report(self, item, seed, level, loudness) for item in items]
 
     def anonymize_file(
         self,

@@ -65,9 +65,10 @@ class Recording:
     Attributes:
         opened: As the caller passed it.
         source: The checked samples.
-        voice: The voice that it gets.
+        voice: The voice that it gets; completed once its first chunk is there.
         meters: What measured each converted channel at the model's rate, for the published level
             step; silent channels have none.
+        settled: Whether the voice is complete.
         chunks: Pieces that the longest channel was cut into.
         gain: Of the level step.
         result: float32 ``(C, T)`` at the recording's rate, once finished.
@@ -77,6 +78,7 @@ class Recording:
     source: Source
     voice: Voice
     meters: list[Meter] = field(default_factory=list)
+    settled: bool = False
     chunks: int = 0
     gain: float = 1.0
     result: Tensor = field(default_factory=lambda: Tensor())
@@ -124,6 +126,42 @@ def choose_voice(
     name = (speaker if level == "speaker" else key) or ""
     draw = seeding.generator(seeding.stream(secret, system.info.id, "target", level, name))
     return Voice(system.draw_target(draw, speaker), secret, key, speaker)
+
+
+def open_recordings(
+    system: Anonymizer,
+    audios: Sequence[Any],
+    sample_rate: int | None,
+    mix_channels: bool,
+    secret: bytes | None,
+    level: Level,
+    names: Sequence[tuple[str | None, str | None, object]],
+) -> list[Recording]:
+    """Chooses the voice of each recording, and opens and checks it.
+
+    Args:
+        system: As in `choose_voice`.
+        audios: What the caller passed.
+        sample_rate: Of bare arrays, in Hz.
+        mix_channels: Whether channels are averaged.
+        secret: As in `choose_voice`.
+        level: As in `choose_voice`.
+        names: Of `names_of_items`.
+
+    Raises:
+        AudioError: A recording cannot be anonymized as it is; of several, the message says which.
+        ConfigError: A name or target does not fit.
+    """
+    recordings = []
+    for index, (audio, item) in enumerate(zip(audios, names, strict=True)):
+        try:
+            voice = choose_voice(system, secret, level, *item)
+            recordings.append(open_recording(system, audio, sample_rate, mix_channels, voice))
+        except (AudioError, ConfigError) as error:
+            if len(audios) == 1:
+                raise
+            raise type(error)(f"item {index}: {error}") from error
+    return recordings
 
 
 def open_recording(
@@ -185,6 +223,23 @@ def make_report(
         precision=system.precision,
         weights=dict(system.weight_digests),
         guesses=system.info.guesses,
+    )
+
+
+def names_of_items(
+    count: int,
+    keys: Sequence[str] | None,
+    speakers: Sequence[str | None] | None,
+    targets: Sequence[object] | None,
+) -> list[tuple[str | None, str | None, object]]:
+    """Key, speaker and target of each recording; raises `ConfigError` where some lack one."""
+    return list(
+        zip(
+            names_per_item("keys", keys, count),
+            names_per_item("speakers", speakers, count),
+            one_per_item("targets", targets, count),
+            strict=True,
+        )
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -133,12 +134,29 @@ class Runner:
     ) -> list[Tensor]:
         system = self._system
         batch, lengths = pad(waves, system.device)
-        targets = [recording.voice.target for recording, _ in pieces]
         generators = [self._generator(*piece) for piece in pieces]
         with torch.inference_mode(), arithmetic(system.precision, system.device):
+            self._settle_targets(batch, lengths, [recording for recording, _ in pieces])
+            targets = [recording.voice.target for recording, _ in pieces]
             result, result_lengths = system.convert(batch, lengths, targets, generators)
         self._check(result, result_lengths, lengths)
         return unpad(result, result_lengths)
+
+    def _settle_targets(
+        self, batch: Tensor, lengths: Tensor, recordings: Sequence[Recording]
+    ) -> None:
+        """Completes the voice of each recording with the first of its pieces to come here."""
+        first = {id(recording): row for row, recording in reversed(list(enumerate(recordings)))}
+        rows = sorted(row for row in first.values() if not recordings[row].settled)
+        if not rows:
+            return
+        targets = [recordings[row].voice.target for row in rows]
+        for row, target in zip(
+            rows, self._system.settle_targets(batch[rows], lengths[rows], targets), strict=True
+        ):
+            recording = recordings[row]
+            recording.voice = replace(recording.voice, target=target)
+            recording.settled = True
 
     def _generator(self, recording: Recording, chunk: int) -> torch.Generator:
         voice = recording.voice

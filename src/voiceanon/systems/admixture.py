@@ -180,6 +180,24 @@ class Admixture(Anonymizer):
         member = known[system]
         return {"system": member.info.id, "target": dict(member.parse_target(target["target"]))}
 
+    def settle_targets(
+        self, batch: Tensor, lengths: Tensor, targets: Sequence[Target]
+    ) -> list[Target]:
+        """Each system completes its own; see `Anonymizer.settle_targets`."""
+        settled = list(targets)
+        for member in (self.first, self.second):
+            own = [i for i, t in enumerate(targets) if self._member(t["system"]) is member]
+            if own:
+                longest = int(min(_longest_samples(member), batch.shape[1]))
+                inner = member.settle_targets(
+                    batch[own, :longest],
+                    lengths[own].clamp(max=longest),
+                    [targets[index]["target"] for index in own],
+                )
+                for index, target in zip(own, inner, strict=True):
+                    settled[index] = {**targets[index], "target": dict(target)}
+        return settled
+
     def level_step_of(self, target: Target) -> Anonymizer:
         """The system whose level step a voice gets: the one that it went to."""
         member = self._member(target["system"])
@@ -204,6 +222,7 @@ class Admixture(Anonymizer):
         Each system gets its items together. Draws what the chosen system draws; where that one
         cuts what it gets, `_SECRET_BYTES` numbers instead, from which its pieces draw.
         """
+        targets = self.settle_targets(batch, lengths, targets)
         waves = unpad(batch, lengths)
         results = [Tensor()] * len(waves)
         for member in (self.first, self.second):
@@ -220,6 +239,14 @@ class Admixture(Anonymizer):
         return pad_sequence(results, batch_first=True), counts
 
 
+def _longest_samples(member: Anonymizer) -> float:
+    """Most that the shared steps hand to a system at once."""
+    info = member.info
+    if info.chunk_seconds is None:
+        return math.inf
+    return (info.chunk_seconds + 2 * info.overlap_seconds) * member.sample_rate
+
+
 def _convert_all(
     member: Anonymizer,
     waves: Sequence[Tensor],
@@ -227,13 +254,10 @@ def _convert_all(
     generators: Sequence[torch.Generator],
 ) -> list[Tensor]:
     """Converts waveforms with one system, in its own batches and pieces."""
-    info, rate = member.info, member.sample_rate
-    longest = math.inf
-    if info.chunk_seconds is not None:
-        longest = (info.chunk_seconds + 2 * info.overlap_seconds) * rate
+    longest = _longest_samples(member)
     results = [Tensor()] * len(waves)
     short = [index for index, wave in enumerate(waves) if len(wave) <= longest]
-    capacity = member.batch_seconds * rate
+    capacity = member.batch_seconds * member.sample_rate
     for batch in plan_batches([len(waves[index]) for index in short], capacity):
         chosen = [short[place] for place in batch]
         padded, lengths = pad([waves[index] for index in chosen], waves[0].device)
