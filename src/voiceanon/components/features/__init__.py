@@ -1,0 +1,1 @@
+"""Features of waveforms that several networks take in, and what prepares waveforms for them."""
