@@ -1,0 +1,1 @@
+"""Networks that tell how a voice sounds: vectors of speakers and of utterances."""
