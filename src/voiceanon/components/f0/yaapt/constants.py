@@ -1,4 +1,7 @@
-"""Numbers that several stages share; all from section 6 of the specification sheet of B5 and B6."""
+"""Numbers that several stages share; all from section 6 of the specification sheet of B5 and B6.
+
+B1 has the same, but for `HOP_SAMPLES` and `F0_MAX` (see `config`).
+"""
 
 RATE = 16_000
 """Samples per second."""

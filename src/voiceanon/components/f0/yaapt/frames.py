@@ -16,19 +16,22 @@ BLOCK_FRAMES = 2048
 """The same elsewhere: spectra of 67 MB, enough to keep a GPU busy."""
 
 
-def frames_of(signal: Tensor, item: Tensor, frame: Tensor, size: int) -> Tensor:
+def frames_of(
+    signal: Tensor, item: Tensor, frame: Tensor, size: int, hop: int = HOP_SAMPLES
+) -> Tensor:
     """Cuts frames.
 
     Args:
-        signal: float32 ``(B, S)``.
+        signal: ``(B, S)``.
         item: Their rows, int64 ``(n,)``.
-        frame: Their numbers, int64 ``(n,)``; one starts every `HOP_SAMPLES`.
+        frame: Their numbers, int64 ``(n,)``.
         size: Samples of each.
+        hop: Samples from the start of one to that of the next.
 
     Returns:
-        float32 ``(n, size)``, a copy.
+        ``(n, size)``, a copy.
     """
-    return signal.unfold(1, size, HOP_SAMPLES)[item, frame]
+    return signal.unfold(1, size, hop)[item, frame]
 
 
 def in_blocks(

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from voiceanon.components.f0 import masked
+from voiceanon.components.f0.yaapt.config import SA_TOOLKIT, YaaptConfig
 from voiceanon.components.f0.yaapt.viterbi import best_path
 
 MEDIAN_FRAMES = 7
@@ -47,20 +48,19 @@ def merge(
     """Makes six candidates for each frame.
 
     Args:
-        linear: F0 in Hz and merits of the linear signal, float32 ``(B, M)``, from
-            `correlation.nccf_candidates`; 0 behind each item.
+        linear: F0 in Hz and merits of the linear signal, from `correlation.nccf_candidates`
+            ``(B, M)`` or `stock_correlation.nccf_candidates` ``(B, M, 3)``; 0 behind each item.
         squared: The same for the squared signal.
-        track: Spectral track in Hz, float32 ``(B, M)``.
-        energy: Normalised energy, float32 ``(B, M)``.
+        track: Spectral track in Hz, ``(B, M)``.
+        energy: Normalised energy, ``(B, M)``.
         flagged: Voicing flag, bool ``(B, M)``.
 
     Returns:
-        F0 in Hz, 0 for an unvoiced candidate, and merits, float32 ``(B, M, 6)``. The fourth is the
+        F0 in Hz, 0 for an unvoiced candidate, and merits, ``(B, M, 6)``. The fourth is the
         spectral track, the fifth the smoothed best candidate.
     """
-    # The published code leaves room for three candidates of each signal, and fills one.
     hertz, merits = (
-        torch.stack([F.pad(part[..., None], (0, 2)) for part in parts], -2).flatten(-2)
+        torch.cat([_three(part) for part in parts], -1)
         for parts in zip(linear, squared, strict=True)
     )
     merits, order = merits.sort(dim=-1, descending=True, stable=True)
@@ -89,12 +89,17 @@ def merge(
     return torch.stack([row[0] for row in rows], -1), torch.stack([row[1] for row in rows], -1)
 
 
+def _three(part: Tensor) -> Tensor:
+    """Three candidates ``(B, M, 3)``; the port leaves room for as many, and fills one."""
+    return F.pad(part[..., None], (0, 2)) if part.ndim == 2 else part
+
+
 def transitions(hertz: Tensor, energy: Tensor, valid: Tensor) -> Tensor:
     """Costs of going from one candidate to another.
 
     Args:
-        hertz: Result of `merge`, float32 ``(B, M, 6)``.
-        energy: Normalised energy, float32 ``(B, M)``.
+        hertz: Result of `merge`, ``(B, M, 6)``.
+        energy: Normalised energy, ``(B, M)``.
         valid: Frames of the recordings, bool ``(B, M)``.
 
     Returns:
@@ -102,7 +107,7 @@ def transitions(hertz: Tensor, energy: Tensor, valid: Tensor) -> Tensor:
         ``(B, M - 1, 6, 6)``.
     """
     smooth = hertz[..., SMOOTH_ROW]
-    mean = masked.mean(smooth, valid & (smooth > 0)).float()[:, None, None, None]
+    mean = masked.mean(smooth, valid & (smooth > 0)).to(hertz.dtype)[:, None, None, None]
     before, after = hertz[:, :-1, :, None], hertz[:, 1:, None, :]
     change = CHANGE_WEIGHT * ((after - before).abs() / mean)
     # In the published code that mean of nothing makes costs that are no numbers, which its search
@@ -114,17 +119,25 @@ def transitions(hertz: Tensor, energy: Tensor, valid: Tensor) -> Tensor:
     return torch.where(from_voiced & to_voiced, change, costs) / TRANSITION_SCALE
 
 
-def choose(hertz: Tensor, merits: Tensor, energy: Tensor, valid: Tensor) -> Tensor:
+def choose(
+    hertz: Tensor,
+    merits: Tensor,
+    energy: Tensor,
+    valid: Tensor,
+    config: YaaptConfig = SA_TOOLKIT,
+) -> Tensor:
     """Chooses a candidate for each frame.
 
     Args:
-        hertz: F0 of the candidates, from `merge`, float32 ``(B, M, 6)``.
+        hertz: F0 of the candidates, from `merge`, ``(B, M, 6)``.
         merits: Their merits, of the same shape.
-        energy: Normalised energy, float32 ``(B, M)``.
+        energy: Normalised energy, ``(B, M)``.
         valid: Frames of the recordings, bool ``(B, M)``.
+        config: See `YaaptConfig`.
 
     Returns:
-        F0 in Hz, 0 where unvoiced, float32 ``(B, M)``.
+        F0 in Hz, 0 where unvoiced, ``(B, M)``.
     """
-    path = best_path(1 - merits, transitions(hertz, energy, valid), valid.sum(1))
+    costs = transitions(hertz, energy, valid)
+    path = best_path(1 - merits, costs, valid.sum(1), ported=config.ported)
     return hertz.gather(-1, path[..., None])[..., 0]

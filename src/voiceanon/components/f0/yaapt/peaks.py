@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from voiceanon.components.f0.yaapt.config import SA_TOOLKIT, YaaptConfig
 from voiceanon.components.f0.yaapt.constants import BIN_HZ
 
 CANDIDATES = 4
@@ -13,9 +14,6 @@ CANDIDATES = 4
 
 LOW_PLACE = 17
 """First place over which a frame is scaled and averaged."""
-
-HIGH_PLACE = 217
-"""Last place of that."""
 
 SIDE_PLACES = 13
 """Places on both sides of a peak that must not be higher: half of 50 Hz, rounded."""
@@ -36,23 +34,25 @@ EXTRA_MERIT = 0.4
 """Merit of that other candidate."""
 
 
-def shc_candidates(correlation: Tensor) -> tuple[Tensor, Tensor]:
+def shc_candidates(correlation: Tensor, config: YaaptConfig = SA_TOOLKIT) -> tuple[Tensor, Tensor]:
     """Picks the highest peaks of each frame.
 
     Args:
-        correlation: Result of `harmonics.harmonics_correlation`, float32 ``(n, places)``.
+        correlation: Result of `harmonics.harmonics_correlation`, ``(n, places)``.
+        config: See `YaaptConfig`.
 
     Returns:
-        F0 in Hz and merits, float32 ``(n, CANDIDATES)``, the best first. Frames without a clear
+        F0 in Hz and merits, ``(n, CANDIDATES)``, the best first. Frames without a clear
         peak have F0 0 and merit 1 throughout.
     """
-    inside = slice(LOW_PLACE, HIGH_PLACE + 1)
+    high = int(config.highest_bin + SIDE_PLACES)
+    inside = slice(LOW_PLACE, high + 1)
     maximum = correlation[:, inside].amax(1, keepdim=True)
     heights = correlation / maximum.where(maximum > LEAST_MAXIMUM, 1)
     mean = heights[:, inside].mean(1, keepdim=True)
-    peaks = heights.where(_peaks(heights, mean), 0)
+    peaks = heights.where(_peaks(heights, mean, high), 0)
     merits, places = peaks.sort(dim=1, descending=True, stable=True)
-    merits, hertz = merits[:, :CANDIDATES], places[:, :CANDIDATES].float() * BIN_HZ
+    merits, hertz = merits[:, :CANDIDATES], places[:, :CANDIDATES].to(merits.dtype) * BIN_HZ
     best, best_hertz = merits[:, :1], hertz[:, :1]
     count = (peaks > 0).sum(1, keepdim=True)
     # Candidates that a frame lacks are copies of its best, but for the first, which is added.
@@ -66,12 +66,13 @@ def shc_candidates(correlation: Tensor) -> tuple[Tensor, Tensor]:
     return hertz.where(voiced, 0), merits.where(voiced, 1)
 
 
-def _peaks(heights: Tensor, mean: Tensor) -> Tensor:
+def _peaks(heights: Tensor, mean: Tensor, high: int) -> Tensor:
     """Tells the places that count as peaks: ``(n, places)`` and ``(n, 1)`` to bool ``(n, places)``.
 
+    ``high`` is the last place over which a frame is scaled and averaged.
     A peak is above the threshold and its neighbours, and the first maximum of its surroundings.
     """
-    first, end = LOW_PLACE + SIDE_PLACES + 1, HIGH_PLACE - SIDE_PLACES + 1
+    first, end = LOW_PLACE + SIDE_PLACES + 1, high - SIDE_PLACES + 1
     # highest[i] is the maximum of the places i to i + SIDE_PLACES - 1.
     highest = F.max_pool1d(heights[:, None], SIDE_PLACES, 1)[:, 0]
     here = heights[:, first:end]

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from voiceanon.components.f0 import masked
+from voiceanon.components.f0.yaapt.config import SA_TOOLKIT, YaaptConfig
 from voiceanon.components.f0.yaapt.constants import F0_MIN, MIN_FRAMES
 from voiceanon.components.f0.yaapt.frames import in_blocks
 from voiceanon.components.f0.yaapt.harmonics import harmonics_correlation, magnitudes
 from voiceanon.components.f0.yaapt.peaks import CANDIDATES, shc_candidates
+from voiceanon.components.f0.yaapt.stock_interpolation import fill
 from voiceanon.components.f0.yaapt.viterbi import best_path
 
 MEDIAN_FRAMES = 5
@@ -31,39 +33,46 @@ LINEAR_TRANSITION = 0.05
 """Weight of a change beside that of its square."""
 
 LEAST_SPREAD = 0.05
-"""Least standard deviation of a track, as a share of its mean."""
+"""Least standard deviation of a track in the port, as a share of its mean."""
 
 
-def spectral_candidates(squared: Tensor, flagged: Tensor) -> tuple[Tensor, Tensor]:
+def spectral_candidates(
+    squared: Tensor, flagged: Tensor, config: YaaptConfig = SA_TOOLKIT
+) -> tuple[Tensor, Tensor]:
     """Finds F0 candidates of the flagged frames.
 
     Args:
-        squared: Squared signal of `signals.band_limited`, float32 ``(B, S)``.
+        squared: Squared signal of `signals.band_limited`, ``(B, S)``.
         flagged: Frames that may be voiced, bool ``(B, M)``.
+        config: See `YaaptConfig`.
 
     Returns:
-        F0 in Hz and merits, float32 ``(B, M, CANDIDATES)``; 0 and 1 where not voiced.
+        F0 in Hz and merits, ``(B, M, CANDIDATES)``; 0 and 1 where not voiced.
     """
     hertz = squared.new_zeros(*flagged.shape, CANDIDATES)
     merits = torch.ones_like(hertz)
 
     def work(item: Tensor, frame: Tensor) -> tuple[Tensor, Tensor]:
-        return shc_candidates(harmonics_correlation(magnitudes(squared, item, frame)))
+        spectra = magnitudes(squared, item, frame, config)
+        return shc_candidates(harmonics_correlation(spectra, config), config)
 
     in_blocks(flagged, work, (hertz, merits))
     return hertz, merits
 
 
-def spectral_track(hertz: Tensor, merits: Tensor, frames: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def spectral_track(
+    hertz: Tensor, merits: Tensor, frames: Tensor, config: YaaptConfig = SA_TOOLKIT
+) -> tuple[Tensor, Tensor, Tensor]:
     """Chooses among the candidates, smooths, and fills the frames between.
 
     Args:
-        hertz: Candidates in Hz, float32 ``(B, M, CANDIDATES)``, M at least `MIN_FRAMES`.
+        hertz: Candidates in Hz, ``(B, M, CANDIDATES)``, M at least `MIN_FRAMES`.
         merits: Their merits, of the same shape.
         frames: Frames of each recording, int64 ``(B,)``.
+        config: See `YaaptConfig`.
 
     Returns:
-        F0 in Hz of every frame, float32 ``(B, M)``; the spread of F0 in Hz, float32 ``(B,)``; and
+        F0 in Hz of every frame, ``(B, M)``; the spread of F0 in Hz, ``(B,)``; and
         whether there is a track, bool ``(B,)``: a recording without a voiced frame, or shorter than
         `MIN_FRAMES`, has none, and its values are finite but mean nothing.
     """
@@ -73,24 +82,26 @@ def spectral_track(hertz: Tensor, merits: Tensor, frames: Tensor) -> tuple[Tenso
         tracked = torch.zeros_like(frames, dtype=torch.bool)
         return hertz[..., 0], hertz.new_zeros(len(hertz)), tracked
     chosen = places[..., None].expand(-1, -1, CANDIDATES)
-    values = _choose(hertz.gather(1, chosen), merits.gather(1, chosen), inside)
+    values = _choose(hertz.gather(1, chosen), merits.gather(1, chosen), inside, config)
     counts = inside.sum(1)
     values = values.where((counts > FEW_FRAMES)[:, None], DEFAULT_HZ).masked_fill(~inside, 0)
-    average = masked.mean(values, inside).float()
-    deviation = masked.variance(values, inside).sqrt().float()
+    average = masked.mean(values, inside).to(values.dtype)
+    spread = _deviation(values, inside, config)
     track = torch.zeros_like(hertz[..., 0]).scatter(1, places, values)
     track = _lift_ends(track, average, frames)
-    track = _stretch(track, frames)
+    track = _stretch(track, frames) if config.ported else fill(track)
     # As published: the first two frames are those two frames later.
     track[:, :2] = track[:, 2:4].clone()
     tracked = (counts > 0) & (frames >= MIN_FRAMES)
-    return track, torch.maximum(deviation, LEAST_SPREAD * average), tracked
+    if config.ported:
+        spread = torch.maximum(spread, LEAST_SPREAD * average)
+    return track, spread, tracked
 
 
-def _choose(hertz: Tensor, merits: Tensor, inside: Tensor) -> Tensor:
+def _choose(hertz: Tensor, merits: Tensor, inside: Tensor, config: YaaptConfig) -> Tensor:
     """Dynamic programming over the voiced frames: ``(B, V, CANDIDATES)`` to Hz ``(B, V)``."""
-    mean = masked.mean(hertz[..., 0], inside).float()
-    deviation = masked.variance(hertz[..., 0], inside).sqrt().float()
+    mean = masked.mean(hertz[..., 0], inside).to(hertz.dtype)
+    deviation = _deviation(hertz[..., 0], inside, config)
     distance = (hertz - PREFERRED_F0 * mean[:, None, None]).abs() * (3 - merits)
     nearest = distance.argmin(-1, keepdim=True)
     picked = hertz.gather(-1, nearest)[..., 0].masked_fill(~inside, 0)
@@ -98,14 +109,23 @@ def _choose(hertz: Tensor, merits: Tensor, inside: Tensor) -> Tensor:
     change = (hertz[:, 1:, None, :] - hertz[:, :-1, :, None]).abs() / F0_MIN
     weight = TRANSITION_WEIGHT * deviation / mean.where(mean > 0, 1)
     transitions = (LINEAR_TRANSITION * change + change.square()) * weight[:, None, None, None]
-    path = best_path(1 - merits, transitions, inside.sum(1))
+    path = best_path(1 - merits, transitions, inside.sum(1), ported=config.ported)
     picked = hertz.gather(-1, path[..., None])[..., 0].masked_fill(~inside, 0)
     return masked.median_filter(picked, MEDIAN_FRAMES)
 
 
+def _deviation(values: Tensor, inside: Tensor, config: YaaptConfig) -> Tensor:
+    """Standard deviation of each row, in the port the unbiased one."""
+    variance = masked.variance(values, inside)
+    if not config.ported:
+        counts = inside.sum(1).clamp_min(1)
+        variance = variance * (counts - 1) / counts
+    return variance.sqrt().to(values.dtype)
+
+
 def _lift_ends(track: Tensor, average: Tensor, frames: Tensor) -> Tensor:
     """Gives the first and the last frame of each recording the average, unless they have an F0."""
-    for place in (torch.zeros_like(frames), frames - 1):
+    for place in (torch.zeros_like(frames), (frames - 1).clamp_min(0)):
         value = track.gather(1, place[:, None])
         lifted = torch.where(value < average[:, None] / 2, average[:, None], value)
         track = track.scatter(1, place[:, None], lifted)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from voiceanon.components.f0.yaapt.constants import HOP_SAMPLES, MIN_FRAMES
+from voiceanon.components.f0.yaapt import stock_correlation, stock_signals
+from voiceanon.components.f0.yaapt.config import SA_TOOLKIT, YaaptConfig
+from voiceanon.components.f0.yaapt.constants import MIN_FRAMES
 from voiceanon.components.f0.yaapt.correlation import nccf_candidates
 from voiceanon.components.f0.yaapt.energy import energy_and_mean, voicing_flag
 from voiceanon.components.f0.yaapt.frames import within
@@ -15,16 +17,19 @@ from voiceanon.components.f0.yaapt.spectral_track import spectral_candidates, sp
 
 
 class Yaapt(nn.Module):
-    """F0 every 20 ms, of a batch at once; it has neither parameters nor settings.
+    """F0 of a batch at once, by one of the programs of `config`; it has no parameters.
 
-    The released vocoders were trained on just these values, so they are kept, down to exact ties
-    and to arithmetic in float32. F0 depends on the level (see `peaks.LEAST_MAXIMUM`): give the
-    waveform as it is.
+    The released vocoders were trained on just these values, so they are kept, down to exact ties.
+    F0 depends on the level (see `peaks.LEAST_MAXIMUM`): give the waveform as it is.
 
     Where the published code fails, results are defined: a recording without voiced frames, such as
-    silence, or with fewer than four frames is unvoiced; one with a single voiced frame has a
-    spread of F0 of 7.5 Hz, as one with two.
+    silence, or with fewer than four frames is unvoiced; in the port, one with a single voiced frame
+    has a spread of F0 of 7.5 Hz, as one with two.
     """
+
+    def __init__(self, config: YaaptConfig = SA_TOOLKIT) -> None:
+        super().__init__()
+        self.config = config
 
     @torch.no_grad()
     def forward(self, wav: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -36,35 +41,45 @@ class Yaapt(nn.Module):
             lengths: int64 ``(B,)`` in samples, each at least 1.
 
         Returns:
-            F0 in Hz, 0 where unvoiced and behind each item, float32 ``(B, M)`` with one frame for
-            each `HOP_SAMPLES` samples of T, begun ones included; and the frames of each item, int64
-            ``(B,)``. Frame t is centred on sample ``t * HOP_SAMPLES``. Results have no gradient.
+            F0 in Hz, 0 where unvoiced and behind each item, float32 ``(B, M)``; and the frames of
+            each item, int64 ``(B,)``. Of the port there is a frame for each hop of T, begun ones
+            included, and frame t is centred on sample ``t * hop_samples``; else
+            `stock_signals.frame_counts` tells them, and the centre is 280 samples later. Results
+            have no gradient.
         """
         if wav.device.type == "mps":
             # It has no float64, which sums need.
             f0, frames = self(wav.cpu(), lengths.cpu())
             return f0.to(wav.device), frames.to(wav.device)
         with torch.autocast(wav.device.type, enabled=False):
-            frames = -(-lengths // HOP_SAMPLES)
-            return _track(wav.float(), lengths, frames), frames
+            size = torch.tensor(wav.shape[1], device="cpu")
+            frames, most = self._frames(lengths), int(self._frames(size))
+            return _track(wav.float(), lengths, frames, most, self.config).float(), frames
+
+    def _frames(self, samples: Tensor) -> Tensor:
+        if self.config.ported:
+            return -(-samples // self.config.hop_samples)
+        return stock_signals.frame_counts(samples, self.config)
 
 
-def _track(wav: Tensor, lengths: Tensor, frames: Tensor) -> Tensor:
-    """F0 in Hz, float32 ``(B, M)``."""
-    most = -(-wav.shape[1] // HOP_SAMPLES)
+def _track(wav: Tensor, lengths: Tensor, frames: Tensor, most: int, config: YaaptConfig) -> Tensor:
+    """F0 in Hz, ``(B, most)``."""
     if most < MIN_FRAMES:
         return wav.new_zeros(len(wav), most)
-    linear, squared = band_limited(wav, lengths)
+    filters = band_limited if config.ported else stock_signals.band_limited
+    find = nccf_candidates if config.ported else stock_correlation.nccf_candidates
+    linear, squared = filters(wav, lengths)
     valid = within(frames, most)
-    energy, _ = energy_and_mean(linear, valid)
+    energy, _ = energy_and_mean(linear, valid, config)
     flagged = voicing_flag(energy)
-    track, spread, tracked = spectral_track(*spectral_candidates(squared, flagged), frames)
+    candidates = spectral_candidates(squared, flagged, config)
+    track, spread, tracked = spectral_track(*candidates, frames, config)
     wanted = valid & tracked[:, None]
     hertz, merits = merge(
-        nccf_candidates(linear, track, spread, wanted),
-        nccf_candidates(squared, track, spread, wanted),
+        find(linear, track, spread, wanted, config),
+        find(squared, track, spread, wanted, config),
         track,
         energy,
         flagged,
     )
-    return choose(hertz, merits, energy, valid).where(wanted, 0)
+    return choose(hertz, merits, energy, valid, config).where(wanted, 0)

@@ -1,6 +1,6 @@
 """Dynamic programming over the frames of all recordings of a batch at once.
 
-As published, and unlike the Viterbi algorithm, the predecessor of a state is looked for with the
+In the port, unlike in the Viterbi algorithm, the predecessor of a state is looked for with the
 transitions the other way round: state j follows the state i for which cost(i) + transition(j to i)
 is least, but what is added is transition(i to j). Of equal costs that of the last state wins.
 """
@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 
-def best_path(local: Tensor, transitions: Tensor, frames: Tensor) -> Tensor:
+def best_path(local: Tensor, transitions: Tensor, frames: Tensor, *, ported: bool = True) -> Tensor:
     """Finds the states of least cost.
 
     Args:
-        local: Cost of each state, float32 ``(B, N, S)``.
-        transitions: Cost ``[b, t, i, j]`` from state i of frame t to state j of the next, float32
+        local: Cost of each state, ``(B, N, S)``.
+        transitions: Cost ``[b, t, i, j]`` from state i of frame t to state j of the next,
             ``(B, N - 1, S, S)``; minus infinity may occur.
         frames: Frames of each item, int64 ``(B,)``; what lies behind does not matter.
+        ported: Whether predecessors are looked for as the port does.
 
     Returns:
         int64 ``(B, N)``; behind an item its last state is repeated.
@@ -28,6 +29,8 @@ def best_path(local: Tensor, transitions: Tensor, frames: Tensor) -> Tensor:
     local = local.flip(2).transpose(0, 1).contiguous()
     towards = transitions.flip(2, 3).transpose(0, 1).contiguous()
     steps = towards.mT.contiguous()
+    if not ported:
+        towards = steps
     cost = local[0]
     costs, pointers = [cost], []
     # One frame after the other: what is chosen depends on all that was chosen before.

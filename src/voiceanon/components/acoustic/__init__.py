@@ -1,0 +1,1 @@
+"""Acoustic models: symbols, prosody and a speaker to spectrograms."""

@@ -1,0 +1,169 @@
+"""Pseudo-speakers of B1: the mean of some of the pool's speakers that are far from the source.
+
+Source: specification sheet of B1, section 9. What is compared, and how, is the caller's: scores are
+higher for speakers that are more alike (`speaker.plda`, `cosine_scores`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from voiceanon.components.f0.masked import exact
+from voiceanon.components.selection.targets import OTHER_SEX
+from voiceanon.errors import ConfigError
+
+CANDIDATES = 200
+"""Speakers of the pool that may be averaged."""
+
+AVERAGED = 100
+"""Speakers that are averaged."""
+
+Proximity = Literal["farthest", "nearest"]
+"""Which speakers are the candidates: those of the lowest or of the highest scores."""
+
+SexRule = Literal["same", "other", "any"]
+"""Speakers of the source's sex, of the other sex, or any."""
+
+
+def cosine_scores(source: Tensor, pool: Tensor) -> Tensor:
+    """Cosine of each source and each speaker of the pool, less 1 (as published).
+
+    Args:
+        source: ``(S, D)``, not normalised.
+        pool: ``(P, D)``.
+
+    Returns:
+        float64 ``(S, P)``, -2 to 0.
+    """
+    source, pool = (torch.nn.functional.normalize(exact(x), dim=1, eps=0) for x in (source, pool))
+    return source @ pool.T - 1
+
+
+def candidates(
+    scores: Tensor,
+    allowed: Tensor,
+    *,
+    count: int = CANDIDATES,
+    proximity: Proximity = "farthest",
+) -> Tensor:
+    """Ranks the speakers of the pool that each source may get.
+
+    Of equal scores the speaker that stands first in the pool comes first, as in the published
+    program, which reads its PLDA scores with the digits that were printed.
+
+    Args:
+        scores: Float ``(S, P)``, higher for speakers that are more alike.
+        allowed: bool ``(S, P)`` or ``(P,)``, such as those of one sex; see `allowed_speakers`.
+        count: Candidates.
+        proximity: See `Proximity`.
+
+    Returns:
+        Places in the pool, int64 ``(S, count)``, from the first rank on.
+
+    Raises:
+        ConfigError: Fewer speakers than ``count`` are allowed, or another ``proximity``.
+    """
+    if proximity not in get_args(Proximity):
+        raise ConfigError(
+            f"selection: proximity {proximity!r} is not one of {', '.join(get_args(Proximity))}."
+        )
+    allowed = allowed.expand_as(scores)
+    # The host has to know, so as not to average speakers that are not allowed.
+    least = int(allowed.sum(1).min())
+    if least < count:
+        raise ConfigError(
+            f"selection: the pool has {least} speakers that may be chosen for a source; {count} "
+            "are due. Take a larger pool, fewer candidates, or speakers of either sex."
+        )
+    ascending = scores if proximity == "farthest" else -scores
+    ranked = ascending.masked_fill(~allowed, torch.inf).sort(dim=1, stable=True)
+    return ranked.indices[:, :count]
+
+
+def allowed_speakers(
+    sexes: Sequence[str], sources: Sequence[str | None], rule: SexRule, device: torch.device
+) -> Tensor:
+    """Tells which speakers of the pool each source may get by its sex.
+
+    Args:
+        sexes: ``"f"``, ``"m"`` or ``""`` (not known) for each speaker of the pool.
+        sources: ``"f"``, ``"m"`` or ``None`` for each source.
+        rule: See `SexRule`.
+        device: Where the result shall be.
+
+    Returns:
+        bool ``(S, P)``.
+
+    Raises:
+        ConfigError: Another rule, or one that needs the sex of a source that is not known.
+    """
+    if rule not in get_args(SexRule):
+        raise ConfigError(f"selection: rule {rule!r} is not one of {', '.join(get_args(SexRule))}.")
+    if rule == "any":
+        return torch.ones(len(sources), len(sexes), dtype=torch.bool, device=device)
+    unknown = [source for source in sources if source not in OTHER_SEX]
+    if unknown:
+        raise ConfigError(
+            f"selection: the rule {rule!r} needs the sex of each source ('f' or 'm'), got "
+            f"{unknown[0]!r}; give it, or take the rule 'any'."
+        )
+    wanted = [OTHER_SEX[sex] if rule == "other" else sex for sex in sources if sex]
+    return torch.tensor([[sex == one for sex in sexes] for one in wanted], device=device)
+
+
+def average(pool: Tensor, ranked: Tensor, ranks: Tensor) -> Tensor:
+    """Averages the speakers at the drawn ranks.
+
+    Args:
+        pool: Vectors as they are, not normalised, ``(P, D)``.
+        ranked: Result of `candidates`, ``(S, N)``.
+        ranks: Drawn ranks, int64 ``(S, n)``, each below N; they are added up in this order.
+
+    Returns:
+        float64 ``(S, D)``.
+    """
+    chosen = exact(pool)[ranked.gather(1, ranks)]
+    # A running sum keeps the order, on which the last bit depends.
+    return chosen.cumsum(1)[:, -1] / ranks.shape[1]
+
+
+def published_ranks(
+    seed: str, count: int = CANDIDATES, n: int = AVERAGED, *, draw: int = 0
+) -> list[int]:
+    """Ranks as the published program draws them.
+
+    It never turns the seed of its command line into a number, and Python's generator starts
+    otherwise from a text than from an integer.
+
+    Args:
+        seed: Such as ``"0"``, one for each set of data.
+        count: Candidates.
+        n: Ranks that are drawn.
+        draw: Number of the draw from this seed: that of the speaker, or of the utterance, in the
+            order of the lists, from 0.
+
+    Returns:
+        Different ranks from 0 to ``count - 1``, in the order in which they are drawn.
+
+    Raises:
+        ConfigError: Fewer candidates than ranks, or a seed that is no text.
+    """
+    if not isinstance(seed, str):
+        raise ConfigError(
+            f"selection: the published draw takes its seed as text, got {type(seed).__name__}; "
+            "use '0' for the 0 of the published recipe."
+        )
+    if not 0 < n <= count:
+        raise ConfigError(
+            f"selection: {n} different ranks of {count} candidates are asked for; 1 to {count} "
+            "can be drawn."
+        )
+    generator = random.Random(seed)
+    for _ in range(draw):
+        generator.sample(range(count), n)
+    return generator.sample(range(count), n)

@@ -1,0 +1,63 @@
+"""Sizes and published constants of the generator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from voiceanon.errors import WeightsError
+
+RATE = 16_000
+"""Samples per second."""
+
+CHANNELS = 64
+"""Width of the context and of the filter blocks."""
+
+HARMONIC_BLOCKS = 5
+"""Filter blocks, one behind the other, of the harmonic branch; the noise branch has one."""
+
+HARMONIC_CONVOLUTIONS = 10
+"""Convolutions of each of those blocks; dilations are 1, 2, 4, ..."""
+
+NOISE_CONVOLUTIONS = 5
+"""The same of the block of the noise branch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HnSincNsfConfig:
+    """What differs between published files (specification sheet of B1, sections 1.2, 11 and 13).
+
+    Attributes:
+        input_width: Features per frame, with the speaker's vector and F0: 256 + 512 + 1 in B1, with
+            other x-vectors 256 + 256 + 1, behind the acoustic model of B1.a 80 + 512 + 1.
+        hop_samples: Samples per frame.
+        harmonics: Sines of the source.
+        noise_scale: Factor behind the convolutions of the noise branch where no file sets it: 0.2,
+            in B1.a 0.1.
+    """
+
+    input_width: int = 769
+    hop_samples: int = 160
+    harmonics: int = 8
+    noise_scale: float = 0.2
+
+    @classmethod
+    def from_entries(cls, entries: Mapping[str, Tensor]) -> HnSincNsfConfig:
+        """Reads the sizes off a state dict with the published names.
+
+        Raises:
+            WeightsError: It lacks the entries that tell them.
+        """
+        names = ("input_mean", "m_cond.l_upsamp.l_ave1.weight", "m_source.l_linear.weight")
+        missing = [name for name in names if name not in entries]
+        if missing:
+            raise WeightsError(
+                f"hn-sinc-NSF: the weights have no entry {missing[0]!r}; a file of this generator, "
+                "such as trained_network_G.pt, has it. Check that it is not another network's."
+            )
+        width, average, linear = (entries[name] for name in names)
+        return cls(
+            input_width=width.shape[0], hop_samples=average.shape[-1], harmonics=linear.shape[-1]
+        )

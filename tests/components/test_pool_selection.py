@@ -1,0 +1,186 @@
+"""PLDA scores and pseudo-speakers of B1 against those of the original programs."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from voiceanon.components.selection.pool_average import (
+    allowed_speakers,
+    average,
+    candidates,
+    cosine_scores,
+    published_ranks,
+)
+from voiceanon.components.speaker.plda import Plda
+from voiceanon.errors import ConfigError, WeightsError
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "xvector_nsf"
+STORED = {name: torch.from_numpy(x) for name, x in np.load(GOLDEN / "pool_selection.npz").items()}
+FACTS = json.loads((GOLDEN / "pool_selection.json").read_text())
+ORDER, SOURCES = FACTS["_pool_order"], FACTS["_source"]
+POOL_SEXES = [FACTS["_pool_gender"][name] for name in ORDER]
+SOURCE_SEXES = [facts["gender"] for facts in SOURCES.values()]
+COUNT, AVERAGED = 20, 10
+DEVICE = torch.device("cpu")
+
+PLDA_TOLERANCE = 2e-6
+"""Absolute, for scores up to 13 with 7 digits; the original keeps float32 between its programs."""
+
+
+@pytest.fixture(scope="module")
+def plda():
+    names = ("mean_vec", "lda", "plda_mean", "plda_transform", "plda_psi")
+    return Plda(*(STORED[name] for name in names))
+
+
+def score(plda, distance):
+    if distance == "cosine":
+        return cosine_scores(STORED["spk_xvectors"], STORED["pool"])
+    return plda.prepare(STORED["pool"]).scores(STORED["spk_xvectors"])
+
+
+def stored_scores(distance):
+    return torch.stack([STORED[f"{distance}_score_{source}"] for source in SOURCES])
+
+
+def rank(scores, rule="same", **options):
+    allowed = allowed_speakers(POOL_SEXES, SOURCE_SEXES, rule, DEVICE)
+    return candidates(scores, allowed, count=COUNT, **options)
+
+
+# Scores.
+
+
+@pytest.mark.parametrize(("distance", "tolerance"), [("plda", PLDA_TOLERANCE), ("cosine", 1e-6)])
+def test_scores(plda, distance, tolerance):
+    result = score(plda, distance)
+    assert result.dtype == torch.float64
+    torch.testing.assert_close(result, stored_scores(distance), rtol=1e-6, atol=tolerance)
+
+
+def test_stored_scores_have_seven_digits():
+    digits = [
+        len(re.sub(r"\D", "", repr(x)).lstrip("0")) for x in stored_scores("plda").ravel().tolist()
+    ]
+    assert max(digits) == 7
+
+
+def test_scores_are_rounded_as_printed(plda):
+    prepared = plda.prepare(STORED["pool"])
+    exact = prepared.scores(STORED["spk_xvectors"], digits=None)
+    for digits in (3, 7):
+        rounded = prepared.scores(STORED["spk_xvectors"], digits=digits)
+        printed = [[float(f"{x:.{digits}g}") for x in row] for row in exact.tolist()]
+        assert rounded.tolist() == printed
+
+
+def test_rounding_holds_for_any_magnitude(plda):
+    from voiceanon.components.speaker.plda import _rounded
+
+    values = [0.0, 1e-9 / 3, -2 / 3, 9.99999996, 123456789.0, -1e12 / 7]
+    result = _rounded(torch.tensor(values, dtype=torch.float64), 7)
+    assert result.tolist() == [float(f"{x:.7g}") for x in values]
+
+
+def test_scores_of_one_source_are_those_in_a_batch(plda):
+    prepared = plda.prepare(STORED["pool"])
+    together = prepared.scores(STORED["utt_xvectors"])
+    for row, source in zip(together, STORED["utt_xvectors"], strict=True):
+        assert torch.equal(prepared.scores(source[None])[0], row)
+
+
+def test_a_speaker_is_most_like_itself(plda):
+    scores = plda.prepare(STORED["pool"]).scores(STORED["pool"])
+    assert torch.equal(scores.argmax(1), torch.arange(len(ORDER)))
+    torch.testing.assert_close(scores, scores.T, rtol=1e-6, atol=1e-5)
+
+
+def test_files_that_do_not_belong_together_are_refused(plda):
+    with pytest.raises(WeightsError, match=r"\(8, 18\)"):
+        Plda(torch.zeros(17), plda.transform, plda.centre, plda.matrix, plda.spread)
+
+
+# Selection.
+
+KINDS = [name for name in FACTS if not name.startswith("_")]
+
+
+def parts_of(kind):
+    return re.fullmatch(r"(\w+)_(spk|utt)_(same|cross)_(\w+)_seed(\d+)", kind).groups()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pseudo_speakers(plda, kind):
+    distance, level, rule, proximity, seed = parts_of(kind)
+    rule = {"same": "same", "cross": "other"}[rule]
+    ranked = rank(score(plda, distance), rule, proximity=proximity)
+    row = draw = 0
+    for source, places in zip(SOURCES, ranked, strict=True):
+        for utterance in SOURCES[source]["utts"]:
+            facts = FACTS[kind][utterance]
+            ranks = published_ranks(seed, COUNT, AVERAGED, draw=draw)
+            assert [ORDER[i] for i in places.tolist()] == facts["top20"]
+            assert ranks == facts["sample"]
+            assert [ORDER[places[rank]] for rank in sorted(ranks)] == facts["averaged"]
+            result = average(STORED["pool"], places[None], torch.tensor([sorted(ranks)]))[0]
+            assert result.dtype == torch.float64
+            difference = result - STORED[f"pseudo_{kind}"][row]
+            assert difference.abs().max() < 1e-10
+            row, draw = row + 1, draw + (level == "utt")
+        draw += level == "spk"
+
+
+def test_published_draws():
+    for seed, draws in FACTS["_python_random_sample_200_100"].items():
+        for number, ranks in enumerate(draws):
+            assert published_ranks(seed, draw=number) == ranks
+
+
+def test_equal_scores_keep_the_order_of_the_pool():
+    scores = torch.tensor([[1.0, 0.0, 1.0, 0.0, 1.0]])
+    everyone = torch.ones(5, dtype=torch.bool)
+    assert candidates(scores, everyone, count=4).tolist() == [[1, 3, 0, 2]]
+    nearest = candidates(scores, everyone, count=4, proximity="nearest")
+    assert nearest.tolist() == [[0, 2, 4, 1]]
+
+
+def test_any_sex():
+    scores = stored_scores("plda")
+    ranked = rank(scores, "any")
+    assert torch.equal(ranked, scores.sort(dim=1, stable=True).indices[:, :COUNT])
+    assert {POOL_SEXES[i] for i in ranked[0].tolist()} == {"f", "m"}
+    allowed = allowed_speakers([*POOL_SEXES, ""], [None], "any", DEVICE)
+    assert allowed.shape == (1, 49)
+    assert allowed.all()
+
+
+def test_too_few_speakers_are_refused():
+    with pytest.raises(ConfigError, match=r"24 speakers .* 25"):
+        candidates(
+            stored_scores("plda"),
+            allowed_speakers(POOL_SEXES, SOURCE_SEXES, "same", DEVICE),
+            count=25,
+        )
+
+
+def test_sex_that_is_not_known_is_refused():
+    with pytest.raises(ConfigError, match="got None"):
+        allowed_speakers(POOL_SEXES, ["f", None], "same", DEVICE)
+
+
+def test_other_words_are_refused():
+    with pytest.raises(ConfigError, match="'female'"):
+        allowed_speakers(POOL_SEXES, SOURCE_SEXES, "female", DEVICE)
+    with pytest.raises(ConfigError, match="'far'"):
+        rank(stored_scores("plda"), proximity="far")
+
+
+def test_impossible_draws_are_refused():
+    with pytest.raises(ConfigError, match="got int"):
+        published_ranks(0)
+    with pytest.raises(ConfigError, match=r"11 .* 10"):
+        published_ranks("0", 10, 11)
