@@ -34,6 +34,7 @@ ENTRY_POINTS = "voiceanon.systems"
 """Group under which another package offers a system: ``name = "package.module:Class"``."""
 
 _VQBN = "voiceanon.systems.vqbn_hifigan:VqBnHifiGan"
+_GAN_FASTSPEECH2 = "voiceanon.systems.gan_fastspeech2:GanFastSpeech2"
 _ADMIXTURE = "voiceanon.systems.admixture:Admixture"
 _MEAN_REVERSION = {"kind": "mean-reversion", "weight": 0.5, "window": 32}
 _NOISE = {"kind": "white-noise", "power_db": 2.0}
@@ -43,6 +44,12 @@ _BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
     "vpc2024-t8-2": ("voiceanon.systems.knn_vc:KnnVC", {}),
     # T19-1 matches against all utterances of its target (results paper, section 5.4).
     "vpc2024-t19-1": ("voiceanon.systems.knn_vc:KnnVC", {"pool_seconds": None}),
+    "vpc2024-b3": (_GAN_FASTSPEECH2, {}),
+    "vpc2024-t12-4": (
+        _GAN_FASTSPEECH2,
+        {"embedding": "pool_random", "selection": "other", "prosody_range": None},
+    ),
+    "vpc2024-t30-1": (_GAN_FASTSPEECH2, {"embedding": "pool_farthest_mix"}),
     "vpc2024-b4": ("voiceanon.systems.codec_lm:CodecLM", {}),
     "vpc2024-b5": (_VQBN, {}),
     "vpc2024-b6": (_VQBN, {"front_end": "fbank"}),

@@ -39,7 +39,9 @@ class WeightFile:
             lies elsewhere.
         folder: Folder that tells it from another published file of the same name, such as the
             repository's name; ``None`` where the name is enough.
-        members: Files that are wanted from this archive; empty for a file that is used as it is.
+        members: Files that are wanted from this archive; empty for a file that is used as it is. A
+            bar stands between the places where a file may lie, best first, and behind the last one
+            of a file that may be missing.
         other_digest: Another published digest: ``"md5:..."``, ``"git-blob:..."`` (Git's name of
             the content), ``"sha256-prefix:..."``, or ``"not stated"``.
         optional: Whether only some settings of the system need it.

@@ -33,15 +33,20 @@ import torch
 from voiceanon import load
 from voiceanon.audio.level import LevelMeter
 from voiceanon.batching import pad, plan_batches
+from voiceanon.components.acoustic.fastspeech2 import FastSpeech2Config
+from voiceanon.components.alignment.search import durations_from_logits
+from voiceanon.components.asr.branchformer.config import PhoneRecognizerConfig
 from voiceanon.components.asr.whisper_config import WhisperConfig
 from voiceanon.components.codec.encodec import EncodecConfig
 from voiceanon.components.content.bottleneck import BottleneckConfig
 from voiceanon.components.content.hubert import HubertConfig
 from voiceanon.components.content.semantic_quantiser import SemanticQuantiserConfig
 from voiceanon.components.content.wavlm_config import HOP_SAMPLES, WavLMConfig
+from voiceanon.components.f0.praat import praat_f0
 from voiceanon.components.lm.gpt import GptConfig
 from voiceanon.components.lpc import tensor
 from voiceanon.components.selection import neighbours
+from voiceanon.components.speaker.style_tokens import style_window
 from voiceanon.components.tts.symbols import SymbolTable
 from voiceanon.components.tts.vits_config import DecoderConfig, VitsConfig
 from voiceanon.components.vocoder.hifigan import HiFiGanConfig
@@ -107,6 +112,34 @@ REDUCED_B4 = {
     "codec": EncodecConfig(channels=4),
 }
 """The same for B4."""
+
+REDUCED_B3 = {
+    "beam": 3,
+    "aligner_width": 32,
+    "recognizer": PhoneRecognizerConfig(
+        vocabulary=40,
+        width=32,
+        heads=2,
+        blocks=2,
+        gated_units=64,
+        decoder_heads=2,
+        decoder_ffn_units=64,
+        decoder_layers=2,
+    ),
+    "acoustic": FastSpeech2Config(
+        width=64,
+        heads=2,
+        encoder_layers=2,
+        decoder_layers=2,
+        feed_forward=128,
+        predictor_width=32,
+        post_width=64,
+    ),
+    "vocoder": HiFiGanConfig(
+        input_width=80, first_width=64, strides=(8, 6, 4, 4), kernels=(16, 12, 8, 8)
+    ),
+}
+"""The same for B3."""
 
 REDUCED_T8_1 = {
     "whisper": WhisperConfig(
@@ -175,7 +208,8 @@ class Amount:
         codec_lm_seconds: Shortest and longest utterance of B4's speed rows.
         codec_lm_batches: Utterances of B4 that are converted at once.
         asr_tts: Options of `load` for T8-1.
-        runs: Timed runs, after one that is not timed; of B4, one.
+        gan_fastspeech2: Options of `load` for B3.
+        runs: Timed runs, after one that is not timed; of B3, B4 and T8-1, one.
     """
 
     options: dict
@@ -190,6 +224,7 @@ class Amount:
     codec_lm_seconds: tuple
     codec_lm_batches: tuple
     asr_tts: dict
+    gan_fastspeech2: dict
     runs: int = 3
 
 
@@ -206,6 +241,7 @@ FULL = Amount(
     codec_lm_seconds=(2.0, 4.0),
     codec_lm_batches=(1, 16),
     asr_tts={},
+    gan_fastspeech2={},
 )
 QUICK = Amount(
     options=REDUCED,
@@ -220,6 +256,7 @@ QUICK = Amount(
     codec_lm_seconds=(0.4, 0.8),
     codec_lm_batches=(1, 3),
     asr_tts=REDUCED_T8_1,
+    gan_fastspeech2=REDUCED_B3,
 )
 
 
@@ -251,6 +288,12 @@ def load_asr_tts(device, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the one about random weights
         return load("t8-1", device=device, weights="random", **NO_GUARDS, **options)
+
+
+def load_gan_fastspeech2(device, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the one about random weights
+        return load("b3", device=device, weights="random", **options)
 
 
 def load_b2(device):
@@ -492,6 +535,77 @@ def check_codec_lm(device, amount, options, precisions):
         passed = (
             max(row["features"], row["audio"]) <= TOLERANCE
             and row["equal_choices"] >= LEAST_EQUAL_CODES
+        )
+        return row | {"passed": passed if precision == "float32" else None}
+
+    for precision in precisions:
+        yield partial(check, precision)
+
+
+def gan_fastspeech2_stages(system, given, device):
+    """Each stage of B3 from what the CPU gave to it; likeliest tokens and durations; F0."""
+    given = {name: value.to(device) for name, value in given.items()}
+    parts = system.components
+    mel, frames = parts.log_mel(given["wav"], given["lengths"])
+    fractions = torch.full_like(given["lengths"], 0.5, dtype=torch.float32)
+    symbols = given["symbols"], given["symbol_counts"], given["speakers"]
+    prosody = given["durations"], given["pitch"], given["energy"]
+    stages = {
+        "encoded": parts.recognizer.encode(given["wav"], given["lengths"])[0],
+        "vad": parts.vad(given["wav"], given["lengths"])[0],
+        "mel": mel,
+        "style": parts.style(style_window(given["mel"], frames, fractions)),
+        "aligned": parts.aligner(given["mel"], frames),
+        "spoken": parts.acoustic(*symbols, *prosody).mel,
+        "audio": parts.vocoder(given["mel"], frames)[0],
+    }
+    tokens = parts.recognizer.ctc(given["encoded"]).argmax(-1)
+    durations = durations_from_logits(
+        given["aligned"], frames, given["ids"], torch.full_like(frames, given["ids"].shape[1])
+    )
+    f0, _ = praat_f0(given["wav"], given["lengths"])
+    choices = torch.cat([tokens.flatten(), durations.flatten()])
+    return {n: v.float().cpu() for n, v in stages.items()}, choices.cpu(), f0.float().cpu()
+
+
+@torch.inference_mode()
+def check_gan_fastspeech2(device, amount, options, precisions):
+    """Each stage on the device against the CPU in float32; utterances of one length."""
+    (wav,) = [torch.from_numpy(wav) for wav in make_waves(amount.check_seconds[-1:])]
+    cpu = load_gan_fastspeech2("cpu", **options)
+    batch = torch.stack([wav, wav.flip(0)])
+    draws = torch.Generator().manual_seed(0)
+    given = {"wav": batch, "lengths": torch.full((2,), len(wav))}
+    mel, frames = cpu.log_mel(batch, given["lengths"])
+    given |= {
+        "mel": mel,
+        "encoded": cpu.recognizer.encode(batch, given["lengths"])[0],
+        "aligned": cpu.aligner(mel, frames),
+        "ids": torch.randint(111, (2, 12), generator=draws),
+        "symbols": torch.randint(2, (2, 12, 62), generator=draws).float(),
+        "symbol_counts": torch.tensor([12, 7]),
+        "durations": torch.randint(9, (2, 12), generator=draws),
+        "speakers": torch.randn(2, 128, generator=draws),
+        "pitch": torch.rand(2, 12, generator=draws),
+        "energy": torch.rand(2, 12, generator=draws),
+    }
+    expected, choices, hertz = gan_fastspeech2_stages(cpu, given, "cpu")
+    del cpu
+    system = load_gan_fastspeech2(device, **options)
+
+    @torch.inference_mode()
+    def check(precision):
+        with arithmetic(precision, device):
+            mine, chosen, f0 = gan_fastspeech2_stages(system, given, device)
+        row = {"system": f"b3 {'reduced' if options else 'official'}", "precision": precision}
+        for name, value in expected.items():
+            row[name] = float((mine[name] - value).abs().max() / value.abs().max())
+        row["equal_choices"] = float((chosen == choices).double().mean())
+        row["equal_f0"] = float(((f0 - hertz).abs() < 0.1).double().mean())
+        passed = (
+            max(row[name] for name in expected) <= TOLERANCE
+            and row["equal_choices"] >= LEAST_EQUAL_CODES
+            and row["equal_f0"] >= LEAST_EQUAL_F0
         )
         return row | {"passed": passed if precision == "float32" else None}
 
@@ -785,6 +899,21 @@ def time_asr_tts(device, amount):
         yield partial(measure, facts, system, waves, targets, clock, 1)
 
 
+def time_gan_fastspeech2(device, amount):
+    """With random weights a text is as long as it may be, 25 tokens per second."""
+    clock = Clock(device)
+    system = load_gan_fastspeech2(device, **amount.gan_fastspeech2)
+    size = "reduced" if amount.gan_fastspeech2 else "official"
+    facts = {"system": f"b3 {size}", "speakers": None}
+    for (count, waves, capacity), precision in itertools.product(
+        sets_of(amount.codec_lm_batches, *amount.utterance_seconds), PRECISIONS
+    ):
+        hold(system, capacity)
+        system.precision = precision
+        targets = [{"vector": number} for number in range(count)]
+        yield partial(measure, facts, system, waves, targets, clock, 1)
+
+
 def time_b2(device, amount):
     clock = Clock(device)
     system = load_b2(device)
@@ -894,6 +1023,12 @@ def run(device, amount, out):
             for options in [amount.codec_lm]
             if not options
         ),
+        ("checks", check_gan_fastspeech2(device, amount, REDUCED_B3, PRECISIONS)),
+        *(
+            ("checks", check_gan_fastspeech2(device, amount, options, amount.check_precisions))
+            for options in [amount.gan_fastspeech2]
+            if not options
+        ),
         ("checks", check_asr_tts(device, amount, REDUCED_T8_1, PRECISIONS)),
         *(
             ("checks", check_asr_tts(device, amount, options, amount.check_precisions))
@@ -901,6 +1036,7 @@ def run(device, amount, out):
             if not options
         ),
         ("speed", time_codec_lm(device, amount)),
+        ("speed", time_gan_fastspeech2(device, amount)),
         ("speed", time_asr_tts(device, amount)),
         ("speed", time_b2(device, amount)),
         ("speed", time_vqbn(device, amount)),

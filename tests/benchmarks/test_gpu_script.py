@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).with_name("gpu.py")
 MISSING = {
     "click", "encodec", "huggingface_hub", "hypothesis", "librosa", "llvmlite", "matplotlib",
     "numba", "psutil", "pytest", "pyworld", "rich", "scipy", "sklearn", "soundfile", "soxr",
-    "typer",
+    "typer", "yaml",
 }  # fmt: skip
 """Packages that a bare GPU machine lacks."""
 
@@ -55,6 +55,7 @@ def test_quick_on_the_cpu_with_few_packages(tmp_path):
     assert verdicts["t8-2 reduced", "float32"]
     assert verdicts["t8-2 official", "float32"]
     assert verdicts["b6 reduced", "float32"]
+    assert verdicts["b3 reduced", "float32"]
     assert verdicts["b4 reduced", "float32"]
     assert verdicts["t8-1 reduced", "float32"]
     measured = {(row["system"], row["precision"]) for row in report["speed"]}
@@ -62,6 +63,7 @@ def test_quick_on_the_cpu_with_few_packages(tmp_path):
         ("b2", "float64"),
         ("t8-2 reduced", "bfloat16"),
         ("b6 reduced", "bfloat16"),
+        ("b3 reduced", "bfloat16"),
         ("b4 reduced", "bfloat16"),
         ("t8-1 reduced", "bfloat16"),
     }

@@ -1,4 +1,4 @@
-"""Vectors far from the source: against a plain ranking, means, mixing, k-means."""
+"""Vectors far from the source: against a plain ranking, mixing, k-means."""
 
 import pytest
 import torch
@@ -6,7 +6,6 @@ import torch
 from voiceanon.components.selection.farthest import (
     draw_dimensions,
     farthest,
-    farthest_mean,
     mix_dimensions,
 )
 from voiceanon.components.selection.kmeans import kmeans
@@ -37,21 +36,6 @@ def test_farthest(sources, vectors):
 def test_farthest_of_a_small_pool(sources, vectors):
     places = farthest(sources, PreparedPool.prepare(vectors[:3]), 200)
     assert torch.equal(places, ranking(sources, vectors[:3]))
-
-
-def test_mean_of_the_farthest(sources, vectors):
-    keys = torch.rand(4, 200, generator=torch.Generator().manual_seed(2))
-    pool = PreparedPool.prepare(vectors)
-    result = farthest_mean(sources, pool, keys)
-    for i, order in enumerate(ranking(sources, vectors)):
-        drawn = order[:200][keys[i].argsort()[:100]]
-        assert torch.allclose(result[i], vectors[drawn].mean(0), atol=1e-6)
-        alone = farthest_mean(sources[i : i + 1], pool, keys[i : i + 1])
-        assert torch.equal(alone[0], result[i])
-    everything = farthest_mean(sources, PreparedPool.prepare(vectors[:50]), keys)
-    assert torch.allclose(everything, vectors[:50].mean(0).expand(4, -1), atol=1e-6)
-    some = farthest_mean(sources, PreparedPool.prepare(vectors[:150]), keys)
-    assert not torch.allclose(some, vectors[:150].mean(0).expand(4, -1), atol=1e-3)
 
 
 def test_mixing(sources, vectors):

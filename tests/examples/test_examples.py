@@ -27,6 +27,9 @@ PAGES = ROOT / "docs" / "systems"
 
 COLUMNS = [
     ("b2.md", "b2", 0),
+    ("b3.md", "b3", 0),
+    ("b3.md", "t12-4", 1),
+    ("b3.md", "t30-1", 2),
     ("b4.md", "b4", 0),
     ("b5.md", "b5", 0),
     ("b5.md", "b6", 1),

@@ -96,6 +96,43 @@ def small_codec_lm() -> dict[str, Any]:
     }
 
 
+def small_gan_fastspeech2() -> dict[str, Any]:
+    """Random weights in small networks."""
+    from voiceanon.components.acoustic.fastspeech2 import FastSpeech2Config
+    from voiceanon.components.asr.branchformer.config import PhoneRecognizerConfig
+    from voiceanon.components.vocoder.hifigan import HiFiGanConfig
+
+    return {
+        "weights": "random",
+        "stock": 50,
+        "beam": 2,
+        "aligner_width": 16,
+        "recognizer": PhoneRecognizerConfig(
+            vocabulary=40, width=16, heads=2, blocks=1, gated_units=32, ffn_units=32,
+            decoder_heads=2, decoder_ffn_units=32, decoder_layers=1,
+        ),
+        "acoustic": FastSpeech2Config(
+            width=32, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=32,
+            predictor_width=16, post_width=32,
+        ),
+        "vocoder": HiFiGanConfig(
+            input_width=80, first_width=32, strides=(8, 6, 4, 4), kernels=(16, 12, 8, 8),
+            residual_kernels=(3,), residual_dilations=(1, 3),
+        ),
+    }  # fmt: skip
+
+
+def small_gan_fastspeech2_pool() -> dict[str, Any]:
+    """The same with a pool of four speakers of both sexes, and a female source."""
+    from voiceanon.hub.pool import Pool
+
+    generator = torch.Generator().manual_seed(0)
+    names = [f"speaker {number}" for number in range(4)]
+    vectors = {name: torch.randn(3, 128, generator=generator) for name in names}
+    sexes = dict(zip(names, "fmfm", strict=True))
+    return {**small_gan_fastspeech2(), "pool": Pool(vectors, sexes), "source_sex": "f"}
+
+
 def small_asr_tts() -> dict[str, Any]:
     """Random weights in small networks: windows of 1 s, voices that read letters, no guards.
 
@@ -156,6 +193,9 @@ VQBN: dict[str, Callable[[], dict[str, Any]]] = {
 REDUCED: dict[str, Callable[[], dict[str, Any]]] = {
     "vpc2024-t8-2": small_knn_vc,
     "vpc2024-t19-1": small_knn_vc,
+    "vpc2024-b3": small_gan_fastspeech2,
+    "vpc2024-t12-4": small_gan_fastspeech2_pool,
+    "vpc2024-t30-1": small_gan_fastspeech2_pool,
     "vpc2024-b4": small_codec_lm,
     **VQBN,
     "vpc2024-t8-1": small_asr_tts,
@@ -167,6 +207,12 @@ SUCCESSIVE: dict[str, str] = {
     "vpc2024-b4": "each token is drawn given those before, so that one rounding changes the rest",
 }
 """id -> why its results on a GPU can differ from those of another batch by more than rounding."""
+
+BY_SOURCE: dict[str, str] = {
+    "vpc2024-b3": "artificial voices that are like the source's are refused",
+    "vpc2024-t30-1": "the voice least like the source's is taken",
+}
+"""id -> why the source has a say in the choice of its voice."""
 
 LENGTH_BY_WORDS = (
     "admixture",

@@ -87,6 +87,8 @@ def test_other_keys_give_other_voices(system):
 
 
 def test_the_audio_does_not_decide_the_voice(system, wav):
+    if system.info.id in systems.BY_SOURCE:
+        pytest.skip(systems.BY_SOURCE[system.info.id])
     expected = voice(system, wav, seed=1, key="a")
     assert voice(system, signals.noise(0.8), seed=1, key="a") == expected
     assert voice(system, signals.silence(0.8), seed=1, key="a") == expected
@@ -96,7 +98,7 @@ def test_the_audio_does_not_decide_the_voice(system, wav):
 def test_neither_order_nor_neighbours_nor_batch_size_matter(system, monkeypatch):
     wavs = {key: signals.speech(0.2 + 0.05 * number) for number, key in enumerate(KEYS[:6])}
     alone = {key: system.anonymize(wav, 16_000, seed=1, key=key) for key, wav in wavs.items()}
-    voices = {key: voice(system, seed=1, key=key) for key in wavs}
+    voices = {key: voice(system, wav, seed=1, key=key) for key, wav in wavs.items()}
     # 0 s is one at a time.
     for keys, batch_seconds in [
         (KEYS[:6], 120.0),

@@ -85,7 +85,7 @@ def info(file: Annotated[Path, typer.Argument(help="Pool file.")]) -> None:
     show_table(("fact", "value"), [*facts.items(), ("digest", pool.digest())])
     say("")
     show_table(
-        ("speaker", "sex", "frames", "seconds"),
+        ("speaker", "sex", pool.facts.get("rows", "frames"), "seconds"),
         [
             (
                 name,
@@ -108,6 +108,7 @@ def _sum_up(pool: Pool) -> str:
     seconds = pool_seconds(pool)
     speech = f"{sum(seconds.values()):.1f} s of speech, " if seconds else ""
     return (
-        f"{len(pool.names)} speakers (sex: {shown}), {speech}{frames} frames of {pool.width} "
+        f"{len(pool.names)} speakers (sex: {shown}), {speech}{frames} "
+        f"{pool.facts.get('rows', 'frames')} of {pool.width} "
         f"{'/'.join(dtypes)} features"
     )

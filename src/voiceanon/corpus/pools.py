@@ -97,14 +97,16 @@ def build_pool(
         part: Pool = anon.make_pool({speaker: [_open(item) for item in items]})
         features |= part.features
         facts |= part.facts
-    frame_seconds = anon.hop_samples / anon.sample_rate
-    seconds = {name: round(len(frames) * frame_seconds, 2) for name, frames in features.items()}
     facts |= {
         "source": _describe(src),
         "speakers": str(len(features)),
-        _SECONDS: json.dumps(seconds, ensure_ascii=False),
         "version": __version__,
     }
+    if "rows" not in facts:
+        # Rows are frames, unless the system says that they are something else.
+        frame = anon.hop_samples / anon.sample_rate
+        seconds = {name: round(len(frames) * frame, 2) for name, frames in features.items()}
+        facts[_SECONDS] = json.dumps(seconds, ensure_ascii=False)
     pool = Pool(features, known, facts)
     if target is not None:
         write_pool(target, pool)

@@ -53,7 +53,8 @@ def resolve(
         progress: Called after each block of a download.
 
     Returns:
-        Path by `WeightFile.key`; for an archive of which members are wanted, path by member.
+        Path by `WeightFile.key`; for an archive of which members are wanted, path by member. One
+        that may lie in several places goes by the first; one that may be missing has no entry then.
 
     Raises:
         WeightsError: A file is missing, damaged, or not the published one.
@@ -165,7 +166,7 @@ def download(
 def _select(files: Sequence[WeightFile], names: Collection[str] | None, owner: str) -> list[_Wish]:
     if names is None:
         return [_Wish(file, file.members) for file in files if not file.optional]
-    known = {name for file in files for name in (file.key, *file.members)}
+    known = {name for file in files for name in (file.key, *map(_member_key, file.members))}
     unknown = sorted(set(names) - known)
     if unknown:
         raise WeightsError(
@@ -174,7 +175,7 @@ def _select(files: Sequence[WeightFile], names: Collection[str] | None, owner: s
         )
     wishes = []
     for file in files:
-        members = tuple(member for member in file.members if member in names)
+        members = tuple(member for member in file.members if _member_key(member) in names)
         if file.key in names:
             members = file.members
         if file.key in names or members:
@@ -195,7 +196,21 @@ def _checked_folder(weights: str | Path | None, owner: str) -> Path | None:
 
 
 def _is_found(wish: _Wish, found: dict[str, Path]) -> bool:
-    return set(wish.members or (wish.file.key,)) <= set(found)
+    due = [_member_key(member) for member in wish.members if not _may_be_missing(member)]
+    return set(due or (wish.file.key,)) <= set(found)
+
+
+def _places_of(member: str) -> list[str]:
+    """Where a member may lie in its archive, best first."""
+    return [place for place in member.split("|") if place]
+
+
+def _member_key(member: str) -> str:
+    return _places_of(member)[0]
+
+
+def _may_be_missing(member: str) -> bool:
+    return member.endswith("|")
 
 
 def _find_file(file: WeightFile, folder: Path | None, files: Sequence[WeightFile]) -> Path | None:
@@ -223,27 +238,35 @@ def _find_unpacked(wish: _Wish, folder: Path, files: Sequence[WeightFile]) -> di
     found = {}
     for member in wish.members:
         path = _first_file(_member_places(wish.file, member, folder, files))
-        if path is None:
+        if path is not None:
+            found[_member_key(member)] = path
+        elif not _may_be_missing(member):
             return {}
-        found[member] = path
-    for member, path in found.items():
-        verify.verify(path, _member_file(wish.file, member))
+    for key, path in found.items():
+        verify.verify(path, _member_file(wish.file, key))
     return found
 
 
 def _member_places(
     file: WeightFile, member: str, folder: Path, files: Sequence[WeightFile]
 ) -> list[Path]:
-    places = [folder / member, folder / _stem(file.name) / member]
     names = [PurePosixPath(name).name for name in _all_names(files)]
-    last = PurePosixPath(member).name
-    if names.count(last) == 1:
-        places += [folder / last, folder / _stem(file.name) / last]
+    places = []
+    for inside in _places_of(member):
+        places += [folder / inside, folder / _stem(file.name) / inside]
+        last = PurePosixPath(inside).name
+        if names.count(last) == 1:
+            places += [folder / last, folder / _stem(file.name) / last]
     return list(dict.fromkeys(places))
 
 
 def _all_names(files: Iterable[WeightFile]) -> list[str]:
-    return [name for file in files for name in (file.members or (file.name,))]
+    return [
+        name
+        for file in files
+        for member in (file.members or (file.name,))
+        for name in _places_of(member)
+    ]
 
 
 def _stem(name: str) -> str:
@@ -261,12 +284,27 @@ def _unpack(wish: _Wish, archive: Path, digest: str) -> dict[str, Path]:
     """Takes the members out of a verified archive, once."""
     found = {}
     for member in wish.members:
-        path = unpacked_folder(digest) / member
+        inside = _place_in(archive, member)
+        if inside is None:
+            continue
+        path = unpacked_folder(digest) / inside
         if not path.is_file():
-            archives.extract(archive, member, path)
-        verify.verify(path, _member_file(wish.file, member))
-        found[member] = path
+            archives.extract(archive, inside, path)
+        verify.verify(path, _member_file(wish.file, inside))
+        found[_member_key(member)] = path
     return found
+
+
+def _place_in(archive: Path, member: str) -> str | None:
+    """Where a member lies in its archive; ``None`` for one that may be, and is, missing."""
+    places = _places_of(member)
+    if len(places) == 1 and not _may_be_missing(member):
+        return places[0]
+    names = archives.list_files(archive)
+    for place in places:
+        if place in names or sum(name.endswith(f"/{place}") for name in names) == 1:
+            return place
+    return None if _may_be_missing(member) else places[0]
 
 
 def _member_file(file: WeightFile, member: str) -> WeightFile:

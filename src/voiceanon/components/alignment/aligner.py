@@ -59,14 +59,15 @@ class Aligner(nn.Module):
     Computes in float32, under autocast, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = WIDTH) -> None:
+        """Builds the network with untrained weights; ``width`` as `WIDTH` says."""
         super().__init__()
         # The published sequence counts the dropouts between the convolutions.
         self.convs = nn.ModuleDict(
-            {str(2 * i): FrameBlock(WIDTH if i else BANDS, WIDTH) for i in range(LAYERS)}
+            {str(2 * i): FrameBlock(width if i else BANDS, width) for i in range(LAYERS)}
         )
-        self.rnn = nn.LSTM(WIDTH, WIDTH, batch_first=True, bidirectional=True)
-        self.proj = nn.Linear(2 * WIDTH, SYMBOLS)
+        self.rnn = nn.LSTM(width, width, batch_first=True, bidirectional=True)
+        self.proj = nn.Linear(2 * width, SYMBOLS)
 
     def forward(self, mel: Tensor, frames: Tensor) -> Tensor:
         """Evaluates the network as it is; call `eval` on it first.

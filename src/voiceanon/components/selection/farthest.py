@@ -11,12 +11,6 @@ from torch import Tensor
 
 from voiceanon.components.selection.neighbours import PreparedPool, nearest
 
-FARTHEST = 200
-"""Vectors of the pool that the mean is drawn from (T12-2, section 14)."""
-
-AVERAGED = 100
-"""How many of those are averaged (T12-2, section 14)."""
-
 
 def farthest(sources: Tensor, pool: PreparedPool, count: int) -> Tensor:
     """Finds the vectors of a pool with the largest cosine distance to each source.
@@ -36,27 +30,6 @@ def farthest(sources: Tensor, pool: PreparedPool, count: int) -> Tensor:
     # What is farthest from a vector is nearest to its opposite.
     places, _ = nearest(-sources, pool, count)
     return places
-
-
-def farthest_mean(
-    sources: Tensor, pool: PreparedPool, keys: Tensor, *, averaged: int = AVERAGED
-) -> Tensor:
-    """Averages some of the farthest vectors, drawn without replacement.
-
-    Args:
-        sources: float32 ``(B, D)``, on the pool's device.
-        pool: Only what may be chosen; at least one vector.
-        keys: Random numbers without ties, ``(B, K)``, one for each of the K farthest vectors, such
-            as `FARTHEST` uniform ones: those with the smallest numbers are averaged.
-        averaged: How many; all of a pool that has no more.
-
-    Returns:
-        float32 ``(B, D)``.
-    """
-    places = farthest(sources, pool, keys.shape[1])
-    order = keys.to(places.device)[:, : places.shape[1]].argsort(dim=1, stable=True)
-    chosen = places.gather(1, order[:, :averaged])
-    return pool.values[chosen].mean(1, dtype=torch.float32)
 
 
 def mix_dimensions(vectors: Tensor, others: Tensor, replaced: Tensor) -> Tensor:
