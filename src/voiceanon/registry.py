@@ -36,10 +36,13 @@ ENTRY_POINTS = "voiceanon.systems"
 _VQBN = "voiceanon.systems.vqbn_hifigan:VqBnHifiGan"
 _GAN_FASTSPEECH2 = "voiceanon.systems.gan_fastspeech2:GanFastSpeech2"
 _ADMIXTURE = "voiceanon.systems.admixture:Admixture"
+_XVECTOR_NSF = "voiceanon.systems.xvector_nsf:XVectorNSF"
 _MEAN_REVERSION = {"kind": "mean-reversion", "weight": 0.5, "window": 32}
 _NOISE = {"kind": "white-noise", "power_db": 2.0}
 
 _BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
+    "vpc2024-b1": (_XVECTOR_NSF, {}),
+    "b1-sidekit": (_XVECTOR_NSF, {"vectors": "sidekit"}),
     "vpc2024-b2": ("voiceanon.systems.mcadams:McAdams", {}),
     "vpc2024-t8-2": ("voiceanon.systems.knn_vc:KnnVC", {}),
     # T19-1 matches against all utterances of its target (results paper, section 5.4).

@@ -45,6 +45,8 @@ class WeightFile:
         other_digest: Another published digest: ``"md5:..."``, ``"git-blob:..."`` (Git's name of
             the content), ``"sha256-prefix:..."``, or ``"not stated"``.
         optional: Whether only some settings of the system need it.
+        request: How to get a file that is not public, and under which address its owners keep it;
+            ``None`` for one that can be fetched.
     """
 
     name: str
@@ -60,6 +62,7 @@ class WeightFile:
     members: tuple[str, ...] = ()
     other_digest: str = "not stated"
     optional: bool = False
+    request: str | None = None
 
     @property
     def key(self) -> str:

@@ -41,12 +41,15 @@ from voiceanon.components.codec.encodec import EncodecConfig
 from voiceanon.components.content.bottleneck import BottleneckConfig
 from voiceanon.components.content.hubert import HubertConfig
 from voiceanon.components.content.semantic_quantiser import SemanticQuantiserConfig
+from voiceanon.components.content.tdnnf_bottleneck import TdnnfBottleneckConfig
 from voiceanon.components.content.wavlm_config import HOP_SAMPLES, WavLMConfig
 from voiceanon.components.f0.praat import praat_f0
 from voiceanon.components.lm.gpt import GptConfig
 from voiceanon.components.lpc import tensor
 from voiceanon.components.selection import neighbours
+from voiceanon.components.speaker.ivector_config import IvectorConfig
 from voiceanon.components.speaker.style_tokens import style_window
+from voiceanon.components.speaker.tdnn_xvector import XVectorConfig
 from voiceanon.components.tts.symbols import SymbolTable
 from voiceanon.components.tts.vits_config import DecoderConfig, VitsConfig
 from voiceanon.components.vocoder.hifigan import HiFiGanConfig
@@ -74,7 +77,11 @@ LEAST_EQUAL_F0 = 0.95
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
 
-NETWORKS = {"content": ("wavlm", "content"), "f0": ("f0",), "vocoder": ("vocoder", "codec")}
+NETWORKS = {
+    "content": ("wavlm", "content", "bottleneck"),
+    "f0": ("f0",),
+    "vocoder": ("vocoder", "codec"),
+}
 """Stages, and the attributes of the systems that do their work."""
 
 STAGES = (*NETWORKS, "between", "rest")
@@ -100,6 +107,13 @@ REDUCED_B6 = {
     "vocoder": vocoder_config(256 + 1 + 247, first_width=64),
 }
 """The same for B6."""
+
+REDUCED_B1 = {
+    "xvector": XVectorConfig(hidden=(32, 32, 32, 32, 48), embedding=24),
+    "ivector": IvectorConfig(width=16, gaussians=16, ivector=10),
+    "bottleneck": TdnnfBottleneckConfig(ivector=10, hidden=64, inner=16, bottleneck=32),
+}
+"""The same for B1, but for its generator, whose filters have one size."""
 
 REDUCED_B4 = {
     "layer": 2,
@@ -209,6 +223,7 @@ class Amount:
         codec_lm_batches: Utterances of B4 that are converted at once.
         asr_tts: Options of `load` for T8-1.
         gan_fastspeech2: Options of `load` for B3.
+        xvector_nsf: Options of `load` for B1.
         runs: Timed runs, after one that is not timed; of B3, B4 and T8-1, one.
     """
 
@@ -225,6 +240,7 @@ class Amount:
     codec_lm_batches: tuple
     asr_tts: dict
     gan_fastspeech2: dict
+    xvector_nsf: dict
     runs: int = 3
 
 
@@ -242,6 +258,7 @@ FULL = Amount(
     codec_lm_batches=(1, 16),
     asr_tts={},
     gan_fastspeech2={},
+    xvector_nsf={},
 )
 QUICK = Amount(
     options=REDUCED,
@@ -257,6 +274,7 @@ QUICK = Amount(
     codec_lm_batches=(1, 3),
     asr_tts=REDUCED_T8_1,
     gan_fastspeech2=REDUCED_B3,
+    xvector_nsf=REDUCED_B1,
 )
 
 
@@ -294,6 +312,12 @@ def load_gan_fastspeech2(device, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the one about random weights
         return load("b3", device=device, weights="random", **options)
+
+
+def load_xvector_nsf(device, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the one about random weights
+        return load("b1", device=device, weights="random", missing_sex="any", **options)
 
 
 def load_b2(device):
@@ -675,6 +699,79 @@ def check_asr_tts(device, amount, options, precisions):
         yield partial(check, precision)
 
 
+def xvector_nsf_stages(system, given, device):
+    """x-vectors, i-vectors, content and audio, each from the CPU's input; F0 and candidates."""
+    given = {name: value.to(device) for name, value in given.items()}
+    networks = system.networks
+    wav, lengths, frames = given["wav"], given["lengths"], given["frames"]
+    hertz, _ = networks.f0(wav, lengths)
+    vectors = networks.xvectors(wav, lengths)
+    # Drawn on the CPU, for each item alone.
+    noise = networks.vocoder.draw_noise(
+        frames, [torch.Generator().manual_seed(number) for number in range(len(frames))]
+    )
+    audio, _ = networks.vocoder(given["inputs"], given["f0"], frames, noise)
+    stages = {
+        "x-vectors": vectors,
+        "i-vectors": networks.ivector(given["features"], frames),
+        "content": networks.bottleneck(given["features"], frames, given["ivectors"]),
+        "audio": audio,
+    }
+    ranked = system._pool_here().ranked(given["vectors"], [""] * len(wav), system.config)
+    return {n: v.float().cpu() for n, v in stages.items()}, hertz.cpu(), ranked
+
+
+@torch.inference_mode()
+def check_xvector_nsf(device, amount, options, precisions):
+    """Each stage on the device against the CPU in float32."""
+    waves = [torch.from_numpy(wav) for wav in make_waves(amount.check_seconds)]
+    cpu = load_xvector_nsf("cpu", **options)
+    wav, lengths = pad(waves, torch.device("cpu"))
+    features, frames = cpu.networks.content_mfcc(wav, lengths)
+    vectors = cpu.networks.xvectors(wav, lengths)
+    averages = cpu._pool_here().averages([cpu.pool.names[:9]] * len(waves))
+    inputs, f0, _ = cpu.networks.generator_inputs(wav, lengths, averages)
+    given = {
+        "wav": wav,
+        "lengths": lengths,
+        "frames": frames,
+        "features": features,
+        "ivectors": cpu.networks.ivector(features, frames),
+        "vectors": vectors,
+        "inputs": inputs,
+        "f0": f0,
+    }
+    expected, hertz, ranked = xvector_nsf_stages(cpu, given, "cpu")
+    del cpu
+    system = load_xvector_nsf(device, **options)
+    inside = torch.arange(features.shape[1]) < frames[:, None]
+    for name in ("i-vectors", "content"):
+        # What lies behind an item has no meaning.
+        step = -(-features.shape[1] // expected[name].shape[1])
+        expected[name][~inside[:, ::step][:, : expected[name].shape[1]]] = 0
+
+    @torch.inference_mode()
+    def check(precision):
+        with arithmetic(precision, device):
+            mine, f0, chosen = xvector_nsf_stages(system, given, device)
+        row = {"system": f"b1 {'reduced' if options else 'official'}", "precision": precision}
+        for name, value in expected.items():
+            apart = (mine[name] - value).abs().where(value != 0, 0)
+            row[name] = float(apart.max() / value.abs().max())
+        equal = np.array(chosen) == np.array(ranked)
+        row["equal_choices"] = float(equal.mean())
+        row["equal_f0"] = float(((f0 - hertz).abs() < 0.1).double().mean())
+        passed = (
+            max(row[name] for name in expected) <= TOLERANCE
+            and row["equal_choices"] >= LEAST_EQUAL_CODES
+            and row["equal_f0"] >= LEAST_EQUAL_F0
+        )
+        return row | {"passed": passed if precision == "float32" else None}
+
+    for precision in precisions:
+        yield partial(check, precision)
+
+
 def check_b2(device, amount):
     waves = make_waves(amount.check_seconds)
     targets = [{"alpha": alpha} for alpha in np.linspace(0.5, 0.9, len(waves)).tolist()]
@@ -753,8 +850,8 @@ def marks(system, clock):
     handles = [
         handle
         for stage, names in NETWORKS.items()
-        for network in (getattr(system, name, None) for name in names)
-        if network is not None
+        for network in (getattr(getattr(system, "networks", system), name, None) for name in names)
+        if isinstance(network, torch.nn.Module)
         for handle in (
             network.register_forward_pre_hook(partial(begin, stage)),
             network.register_forward_hook(end),
@@ -914,6 +1011,19 @@ def time_gan_fastspeech2(device, amount):
         yield partial(measure, facts, system, waves, targets, clock, 1)
 
 
+def time_xvector_nsf(device, amount):
+    clock = Clock(device)
+    system = load_xvector_nsf(device, **amount.xvector_nsf)
+    size = "reduced" if amount.xvector_nsf else "official"
+    facts = {"system": f"b1 {size}", "speakers": None}
+    for (count, waves, capacity), precision in itertools.product(sets_of_waves(amount), PRECISIONS):
+        # Ranks, so that the search is measured, too.
+        targets = [{"ranks": list(range(0, 200, 2)), "sex": ""}] * count
+        hold(system, capacity)
+        system.precision = precision
+        yield partial(measure, facts, system, waves, targets, clock, amount.runs)
+
+
 def time_b2(device, amount):
     clock = Clock(device)
     system = load_b2(device)
@@ -1035,6 +1145,13 @@ def run(device, amount, out):
             for options in [amount.asr_tts]
             if not options
         ),
+        ("checks", check_xvector_nsf(device, amount, REDUCED_B1, PRECISIONS)),
+        *(
+            ("checks", check_xvector_nsf(device, amount, options, amount.check_precisions))
+            for options in [amount.xvector_nsf]
+            if not options
+        ),
+        ("speed", time_xvector_nsf(device, amount)),
         ("speed", time_codec_lm(device, amount)),
         ("speed", time_gan_fastspeech2(device, amount)),
         ("speed", time_asr_tts(device, amount)),

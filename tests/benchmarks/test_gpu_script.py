@@ -58,6 +58,7 @@ def test_quick_on_the_cpu_with_few_packages(tmp_path):
     assert verdicts["b3 reduced", "float32"]
     assert verdicts["b4 reduced", "float32"]
     assert verdicts["t8-1 reduced", "float32"]
+    assert verdicts["b1 reduced", "float32"]
     measured = {(row["system"], row["precision"]) for row in report["speed"]}
     assert measured >= {
         ("b2", "float64"),
@@ -66,6 +67,7 @@ def test_quick_on_the_cpu_with_few_packages(tmp_path):
         ("b3 reduced", "bfloat16"),
         ("b4 reduced", "bfloat16"),
         ("t8-1 reduced", "bfloat16"),
+        ("b1 reduced", "bfloat16"),
     }
     for row in report["speed"]:
         assert row["times_real_time"] > 0

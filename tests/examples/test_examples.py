@@ -26,6 +26,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = ROOT / "docs" / "systems"
 
 COLUMNS = [
+    ("b1.md", "b1", 0),
     ("b2.md", "b2", 0),
     ("b3.md", "b3", 0),
     ("b3.md", "t12-4", 1),

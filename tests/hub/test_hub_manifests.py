@@ -17,6 +17,7 @@ MAY_BE_NONE = {
     "training_rate",
     "chunk_seconds",
     "cpu_batch_seconds",
+    "request",
 }
 DIGEST = re.compile(r"[0-9a-f]{64}|unknown")
 OTHER_DIGEST = re.compile(r"(md5|git-blob|sha256-prefix):[0-9a-f]+|not stated")
@@ -63,7 +64,8 @@ def test_raw_manifests_hold_no_empty_value(name):
 
 def test_weight_files_are_well_formed():
     for file in all_files():
-        assert file.address.startswith("https://"), file
+        scheme = "https" if file.request is None else "sftp"
+        assert file.address.startswith(f"{scheme}://"), file
         assert file.address.endswith(f"/{file.name}"), file
         assert "{" not in file.address, file
         assert "https://" in file.licence_source, file

@@ -340,3 +340,41 @@ def test_download_of_something_else_leaves_nothing(server, tmp_path):
     with pytest.raises(WeightsError, match="expected SHA-256"):
         download(system(wrong), tmp_path / "w")
     assert leftovers(tmp_path / "w") == []
+
+
+# --- files that are not public -------------------------------------------------------------------
+
+
+def with_private(release):
+    private = passport("sftp://owner.example/kept/secret.pt", request="write to the owners")
+    return system(*release.weights, private)
+
+
+def test_a_file_that_is_not_public_is_asked_for_before_any_other_is_fetched(release, server):
+    with pytest.raises(WeightsError) as caught:
+        resolve(with_private(release))
+    message = str(caught.value)
+    assert "toy: a weight file is missing, and not public." in message
+    assert "secret.pt: looked for in " in message
+    assert message.splitlines()[1].endswith("; write to the owners")
+    assert "a.pt" not in message
+    assert server.paths() == []
+
+
+def test_a_file_that_is_not_public_among_others_in_a_folder(release, tmp_path):
+    with pytest.raises(WeightsError) as caught:
+        resolve(with_private(release), weights=tmp_path)
+    message = str(caught.value)
+    assert "3 weight files are missing, and the network is not used" in message
+    assert "secret.pt; write to the owners" in message
+    assert "a.pt; published at http" in message
+
+
+def test_a_folder_is_filled_up_to_the_file_that_is_not_public(release, tmp_path):
+    info, folder = with_private(release), tmp_path / "weights"
+    with pytest.raises(WeightsError, match=r"(?s)not public\..*secret\.pt.*All others are in"):
+        download(info, folder)
+    assert {path.name for path in folder.iterdir()} == {"a.pt", "b.pt"}
+    (folder / "secret.pt").write_bytes(b"secret")
+    assert set(download(info, folder)) == {"a.pt", "b.pt", "secret.pt"}
+    assert resolve(info, weights=folder)["secret.pt"] == folder / "secret.pt"

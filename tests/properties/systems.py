@@ -169,6 +169,23 @@ def small_asr_tts() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def small_xvector_nsf() -> dict[str, Any]:
+    """Random weights in small networks; the generator's filters have one width only."""
+    from voiceanon.components.content.tdnnf_bottleneck import TdnnfBottleneckConfig
+    from voiceanon.components.speaker.ivector_config import IvectorConfig
+    from voiceanon.components.speaker.tdnn_xvector import XVectorConfig
+
+    return {
+        "weights": "random",
+        "missing_sex": "any",
+        "candidates": 8,
+        "averaged": 4,
+        "xvector": XVectorConfig(hidden=(16, 16, 16, 16, 24), embedding=12),
+        "ivector": IvectorConfig(width=8, gaussians=8, ivector=6),
+        "bottleneck": TdnnfBottleneckConfig(ivector=6, hidden=24, inner=8, bottleneck=10),
+    }
+
+
 def small_admixture() -> dict[str, Any]:
     """T8-1 and T8-2, both small."""
     first, second = small_asr_tts(), small_knn_vc()
@@ -191,6 +208,8 @@ VQBN: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 REDUCED: dict[str, Callable[[], dict[str, Any]]] = {
+    "vpc2024-b1": small_xvector_nsf,
+    "b1-sidekit": small_xvector_nsf,
     "vpc2024-t8-2": small_knn_vc,
     "vpc2024-t19-1": small_knn_vc,
     "vpc2024-b3": small_gan_fastspeech2,
@@ -209,6 +228,8 @@ SUCCESSIVE: dict[str, str] = {
 """id -> why its results on a GPU can differ from those of another batch by more than rounding."""
 
 BY_SOURCE: dict[str, str] = {
+    "vpc2024-b1": "speakers of the pool that are far from the source are averaged",
+    "b1-sidekit": "the same",
     "vpc2024-b3": "artificial voices that are like the source's are refused",
     "vpc2024-t30-1": "the voice least like the source's is taken",
 }
@@ -345,7 +366,7 @@ OWN: tuple[type[Anonymizer], ...] = (Filter, Codes, Stretch)
 SYSTEM_IDS = (*list_systems(), *(system.info.id for system in OWN))
 
 
-REPRESENTATIVES = {"vpc2024-b5", "vpc2024-b6"}
+REPRESENTATIVES = {"vpc2024-b1", "vpc2024-b5", "vpc2024-b6"}
 """Systems that stand for their family; B6 has another content encoder than B5."""
 
 

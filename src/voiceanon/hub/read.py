@@ -1,5 +1,7 @@
 """Reads weight files as tensors and plain settings; no file can run code.
 
+Kaldi's files, whose names tell nothing, have readers of their own: see `voiceanon.hub.kaldi`.
+
 The kind of a file is told by its ending: ``.safetensors``, ``.npz``, ``.npy``, ``.json``; anything
 else is taken for a checkpoint of ``torch.save``, which is read under a list of allowed types.
 """

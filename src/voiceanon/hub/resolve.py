@@ -110,7 +110,7 @@ def resolve_files(
     local = {file.key: _find_file(file, folder, files) for file in missing}
     absent = [file for file in missing if local[file.key] is None]
     reason = _why_not_fetched(folder, local_files_only)
-    if absent and reason is not None:
+    if any(reason is not None or file.request is not None for file in absent):
         raise WeightsError("\n".join([*_missing(owner, absent, folder, files, reason), hint]))
     for wish in wishes:
         if _is_found(wish, found):
@@ -146,12 +146,17 @@ def download(
         Path by `WeightFile.key`.
 
     Raises:
-        WeightsError: A file cannot be fetched, or something else came.
+        WeightsError: A file cannot be fetched, or something else came. One that is not public and
+            not there is reported when all others are.
     """
     place = Path(folder).expanduser()
     paths = {}
+    private = []
     for wish in _select(info.weights, names, info.id):
         target = place / wish.file.key
+        if wish.file.request is not None and not target.is_file():
+            private.append(wish.file)
+            continue
         if not target.is_file():
             reason = offline_reason()
             if fetch.find(wish.file) is None and reason is not None:
@@ -160,6 +165,9 @@ def download(
             fetch.fetch_to(wish.file, target, token=token, progress=progress)
         verify.verify(target, wish.file)
         paths[wish.file.key] = target
+    if private:
+        lines = _missing(info.id, private, place, info.weights, None)
+        raise WeightsError("\n".join([*lines, f"All others are in {place}."]))
     return paths
 
 
@@ -333,13 +341,20 @@ def _missing(
     absent: Sequence[WeightFile],
     folder: Path | None,
     files: Sequence[WeightFile],
-    reason: str,
+    reason: str | None,
 ) -> list[str]:
-    """Lines that say what is missing, where it was looked for and where it is published."""
+    """Lines that say what is missing, where it was looked for and how to get it.
+
+    Without a reason only files that are not public count: the others can be fetched.
+    """
+    if reason is None:
+        absent = [file for file in absent if file.request is not None]
     count = "a weight file is" if len(absent) == 1 else f"{len(absent)} weight files are"
-    lines = [f"{owner}: {count} missing, and the network is not used because {reason}."]
+    why = "not public" if reason is None else f"the network is not used because {reason}"
+    lines = [f"{owner}: {count} missing, and {why}."]
     for file in absent:
         looked = [fetch.searched(file)] if folder is None else _places(file, folder, files)
         places = ", ".join(map(str, looked))
-        lines.append(f"  {file.key}: looked for in {places}; published at {file.address}")
+        source = file.request or f"published at {file.address}"
+        lines.append(f"  {file.key}: looked for in {places}; {source}")
     return lines
