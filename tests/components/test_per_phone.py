@@ -10,8 +10,8 @@ import torch
 from voiceanon.components.f0.praat import praat_f0
 from voiceanon.components.features.slaney_log_mel import frame_count
 from voiceanon.components.prosody.per_phone import (
+    centre_frames,
     energy_frames,
-    fit_frames,
     mean_per_symbol,
     prosody_per_phone,
 )
@@ -75,20 +75,20 @@ def test_energy_of_silence():
 
 def test_f0_fits_the_spectrum():
     raw = torch.from_numpy(STORED["f0_raw"])[None]
-    result = fit_frames(raw, torch.tensor([102]), torch.tensor([106]), 106)
+    result = centre_frames(raw, torch.tensor([102]), torch.tensor([106]), 106)
     assert torch.equal(result[0], torch.from_numpy(STORED["f0_adjusted"]))
 
 
 def test_missing_and_superfluous_frames():
     f0 = torch.arange(1.0, 6.0).repeat(4, 1)
-    result = fit_frames(f0, torch.tensor([5, 5, 2, 0]), torch.tensor([6, 3, 5, 4]), 7)
+    result = centre_frames(f0, torch.tensor([5, 5, 2, 0]), torch.tensor([6, 3, 5, 4]), 7)
     assert result.tolist() == [
         [0, 1, 2, 3, 4, 5, 0],
         [1, 2, 3, 0, 0, 0, 0],
         [0, 0, 1, 2, 0, 0, 0],
         [0, 0, 0, 0, 0, 0, 0],
     ]
-    assert not fit_frames(f0[:, :0], torch.zeros(4).long(), torch.tensor([3, 2, 1, 0]), 3).any()
+    assert not centre_frames(f0[:, :0], torch.zeros(4).long(), torch.tensor([3, 2, 1, 0]), 3).any()
 
 
 def test_f0_of_symbols():

@@ -142,7 +142,7 @@ def test_f0():
     assert f0.dtype == torch.float32
     assert frames.tolist() == [233]
     assert agreement(f0[0], F0["f0_yaapt"]) >= CHAIN_SHARE
-    fitted = fit_frames(f0, torch.tensor([235]), 235)
+    fitted = fit_frames(f0, torch.tensor([f0.shape[1]]), torch.tensor([235]), 235)
     assert agreement(fitted[0], F0["f0_aligned"]) >= CHAIN_SHARE
 
 
@@ -196,6 +196,7 @@ def test_track_is_filled_as_by_scipy(seed):
 
 
 def test_frames_are_cut_or_unvoiced():
-    f0 = torch.tensor([[1.0, 2, 3], [4, 5, 0]])
-    assert fit_frames(f0, torch.tensor([2, 4]), 5).tolist() == [[1, 2, 0, 0, 0], [4, 5, 0, 0, 0]]
-    assert fit_frames(f0, torch.tensor([2, 1]), 2).tolist() == [[1, 2], [4, 0]]
+    f0 = torch.arange(1.0, 13).reshape(2, 6)
+    tracked, frames = torch.tensor([6, 3]), torch.tensor([4, 5])
+    assert fit_frames(f0, tracked, frames, 5).tolist() == [[1, 2, 3, 4, 0], [7, 8, 9, 0, 0]]
+    assert fit_frames(f0[:, :0], 0 * tracked, frames, 5).tolist() == [[0] * 5] * 2

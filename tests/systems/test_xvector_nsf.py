@@ -16,7 +16,7 @@ from voiceanon.components.vocoder.hn_sinc_nsf import NsfNoise
 from voiceanon.hub.pool import Pool, write_pool
 from voiceanon.registry import system_config
 from voiceanon.systems import xvector_nsf_files as names
-from voiceanon.systems.xvector_nsf_networks import align_with_zeros, truncate_to_16_bits
+from voiceanon.systems.xvector_nsf_networks import truncate_to_16_bits
 
 STORED = np.load(files.FOLDER / "features.npz")
 F0 = np.load(files.FOLDER / "f0.npz")["f0_aligned"]
@@ -131,14 +131,6 @@ def test_the_published_waveform(original):
 def test_truncation_as_the_published_program_does_it():
     wav = torch.tensor([1.5, 1.0, -1.5, 0.9999 / 32768, -1.9 / 32768, -0.5])
     assert (truncate_to_16_bits(wav) * 32768).tolist() == [32767, 32767, -32768, 0, -1, -16384]
-
-
-def test_f0_is_cut_or_followed_by_zeros():
-    f0 = torch.arange(1.0, 13).reshape(2, 6)
-    tracked, frames = torch.tensor([6, 3]), torch.tensor([4, 5])
-    fitted = align_with_zeros(f0, tracked, frames, 5)
-    assert fitted.tolist() == [[1, 2, 3, 4, 0], [7, 8, 9, 0, 0]]
-    assert align_with_zeros(f0[:, :0], 0 * tracked, frames, 5).tolist() == [[0] * 5] * 2
 
 
 def test_the_result_keeps_the_length_and_ends_with_zeros(system):

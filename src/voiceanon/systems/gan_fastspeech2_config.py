@@ -9,6 +9,8 @@ from typing import Literal, get_args
 from voiceanon.components.acoustic.fastspeech2 import FastSpeech2Config
 from voiceanon.components.asr.branchformer.beam_search import SearchOptions
 from voiceanon.components.asr.branchformer.config import PhoneRecognizerConfig
+from voiceanon.components.selection.kmeans import CENTROIDS
+from voiceanon.components.selection.rejection import SIMILARITY_THRESHOLD, TRIES
 from voiceanon.components.selection.targets import OTHER_SEX, Rule, check_rule
 from voiceanon.components.speaker.wgan import WganConfig
 from voiceanon.components.vocoder.hifigan import HiFiGanConfig
@@ -65,8 +67,8 @@ class GanFastSpeech2Config:
     """
 
     embedding: Embedding = "gan"
-    threshold: float = 0.7
-    tries: int = 20
+    threshold: float = SIMILARITY_THRESHOLD
+    tries: int = TRIES
     stock: int = 5000
     stock_seed: int = 0
     stock_file: bool | None = None
@@ -75,7 +77,7 @@ class GanFastSpeech2Config:
     source_sexes: Mapping[str, str] = field(default_factory=dict)
     farthest: int = 200
     averaged: int = 100
-    centroids: int = 500
+    centroids: int = CENTROIDS
     mixed_share: float = 0.5
     prosody_range: tuple[int, int] | None = (60, 140)
     adapt: bool = True

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from voiceanon.components.content.tdnnf_bottleneck import TdnnfBottleneckConfig
+from voiceanon.components.selection.pool_average import AVERAGED, CANDIDATES, Proximity
 from voiceanon.components.speaker.ivector_config import IvectorConfig
 from voiceanon.components.speaker.tdnn_xvector import XVectorConfig
 from voiceanon.components.vocoder.hn_sinc_nsf import HnSincNsfConfig
@@ -17,9 +18,6 @@ Vectors = Literal["kaldi", "sidekit"]
 
 Distance = Literal["plda", "cosine"]
 """How x-vectors are compared."""
-
-Proximity = Literal["farthest", "nearest"]
-"""Which end of the pool, sorted by score, the candidates come from."""
 
 MissingSex = Literal["error", "any"]
 """What to do where the sex of the source is not known: fail, or take the whole pool."""
@@ -65,8 +63,8 @@ class XVectorNSFConfig:
     cross_gender: bool = False
     distance: Distance = "plda"
     proximity: Proximity = "farthest"
-    candidates: int = 200
-    averaged: int = 100
+    candidates: int = CANDIDATES
+    averaged: int = AVERAGED
     dither: float = 0.0
     compress: bool = False
     pcm16: bool = False

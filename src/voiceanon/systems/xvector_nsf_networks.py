@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from voiceanon.components.content.tdnnf_bottleneck import (
@@ -15,6 +14,7 @@ from voiceanon.components.content.tdnnf_bottleneck import (
     TdnnfBottleneckConfig,
     TdnnfBottleneckNet,
 )
+from voiceanon.components.f0.frame_count import fit_frames
 from voiceanon.components.f0.yaapt import AMFM_DECOMPY, Yaapt
 from voiceanon.components.features.cmn import subtract_sliding_mean
 from voiceanon.components.features.compression import compress_and_restore
@@ -166,7 +166,7 @@ class Networks(nn.Module):
         """
         content, frames = self.content(batch, lengths, generators)
         hertz, tracked = self.f0(batch, lengths)
-        f0 = align_with_zeros(hertz, tracked, frames, content.shape[1])
+        f0 = fit_frames(hertz, tracked, frames, content.shape[1])
         repeated = vectors[:, None].expand(-1, content.shape[1], -1)
         return torch.cat([content, repeated, f0[..., None]], 2), f0, frames
 
@@ -236,20 +236,3 @@ def pool_width(config: XVectorNSFConfig) -> int:
 def truncate_to_16_bits(wav: Tensor) -> Tensor:
     """Clips samples and cuts them off to 16 bits, as the published program writes them."""
     return (wav * FULL_SCALE).clamp(-FULL_SCALE, FULL_SCALE - 1).trunc() / FULL_SCALE
-
-
-def align_with_zeros(f0: Tensor, tracked: Tensor, frames: Tensor, size: int) -> Tensor:
-    """Cuts F0 to the frames of the content, or puts zeros behind it.
-
-    Args:
-        f0: ``(B, M)``.
-        tracked: Frames of F0, int64 ``(B,)``.
-        frames: Frames of the content, int64 ``(B,)``.
-        size: Frames of the longest item.
-
-    Returns:
-        ``(B, size)``, zero behind each item.
-    """
-    fitted = F.pad(f0, (0, size - f0.shape[1]))
-    steps = torch.arange(size, device=f0.device)
-    return fitted.masked_fill(steps >= torch.minimum(tracked, frames)[:, None], 0)

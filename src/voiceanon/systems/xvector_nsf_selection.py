@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from voiceanon.components.f0.masked import exact
-from voiceanon.components.selection.pool_average import candidates, cosine_scores
+from voiceanon.components.selection.pool_average import allowed_speakers, candidates, cosine_scores
 from voiceanon.components.speaker.plda import Plda, PldaPool
 from voiceanon.hub.pool import Pool
 from voiceanon.systems.xvector_nsf_config import XVectorNSFConfig
@@ -125,9 +125,7 @@ class PreparedPool:
             scores = cosine_scores(sources, self.vectors)
         else:
             scores = self.plda.scores(sources)
-        allowed = torch.tensor(
-            [[not sex or sex == own for own in self.sexes] for sex in sexes], device=sources.device
-        )
+        allowed = allowed_speakers(self.sexes, sexes, sources.device)
         # The host has to know: a voice is a list of names.
         places = candidates(
             scores, allowed, count=config.candidates, proximity=config.proximity

@@ -7,14 +7,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def fit_frames(f0: Tensor, frames: Tensor, size: int) -> Tensor:
+def fit_frames(f0: Tensor, tracked: Tensor, frames: Tensor, size: int) -> Tensor:
     """Cuts F0 contours, or lengthens them with unvoiced frames.
 
     Nothing is moved: frame t stays frame t, as in B1, whose F0 has two frames less than the other
     features (specification sheet of B1, section 2).
 
     Args:
-        f0: Hz, 0 where unvoiced and behind each item, ``(B, M)``.
+        f0: Hz, 0 where unvoiced, ``(B, M)``. What lies behind an item does not matter.
+        tracked: Frames that each item has, int64 ``(B,)``.
         frames: Frames that each item shall have, int64 ``(B,)``.
         size: Frames that the result shall have, at least the greatest of them.
 
@@ -22,4 +23,5 @@ def fit_frames(f0: Tensor, frames: Tensor, size: int) -> Tensor:
         ``(B, size)``, 0 behind each item.
     """
     fitted = F.pad(f0, (0, size - f0.shape[1]))
-    return fitted.masked_fill(torch.arange(size, device=f0.device) >= frames[:, None], 0)
+    steps = torch.arange(size, device=f0.device)
+    return fitted.masked_fill(steps >= torch.minimum(tracked, frames)[:, None], 0)

@@ -43,7 +43,7 @@ def prosody_per_phone(
         published code divides by nothing.
     """
     frames, most = frame_count(lengths), 1 + wav.shape[1] // HOP_SAMPLES
-    f0 = fit_frames(*praat_f0(wav, lengths), frames, most)
+    f0 = centre_frames(*praat_f0(wav, lengths), frames, most)
     pitch = mean_per_symbol(f0, f0 > 0, durations)
     energies = energy_frames(wav, lengths)
     energy = mean_per_symbol(energies, torch.ones_like(energies, dtype=torch.bool), durations)
@@ -73,7 +73,7 @@ def energy_frames(wav: Tensor, lengths: Tensor) -> Tensor:
     return squares.clamp_min(LEAST_ENERGY).sqrt()
 
 
-def fit_frames(f0: Tensor, has: Tensor, wanted: Tensor, most: int) -> Tensor:
+def centre_frames(f0: Tensor, has: Tensor, wanted: Tensor, most: int) -> Tensor:
     """Brings each contour to as many frames as the spectrum has.
 
     Args:

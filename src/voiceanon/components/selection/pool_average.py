@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from voiceanon.components.f0.masked import exact
-from voiceanon.components.selection.targets import OTHER_SEX
 from voiceanon.errors import ConfigError
 
 CANDIDATES = 200
@@ -25,9 +24,6 @@ AVERAGED = 100
 
 Proximity = Literal["farthest", "nearest"]
 """Which speakers are the candidates: those of the lowest or of the highest scores."""
-
-SexRule = Literal["same", "other", "any"]
-"""Speakers of the source's sex, of the other sex, or any."""
 
 
 def cosine_scores(source: Tensor, pool: Tensor) -> Tensor:
@@ -85,35 +81,19 @@ def candidates(
     return ranked.indices[:, :count]
 
 
-def allowed_speakers(
-    sexes: Sequence[str], sources: Sequence[str | None], rule: SexRule, device: torch.device
-) -> Tensor:
-    """Tells which speakers of the pool each source may get by its sex.
+def allowed_speakers(sexes: Sequence[str], wanted: Sequence[str], device: torch.device) -> Tensor:
+    """Tells which speakers of the pool each source may get.
 
     Args:
         sexes: ``"f"``, ``"m"`` or ``""`` (not known) for each speaker of the pool.
-        sources: ``"f"``, ``"m"`` or ``None`` for each source.
-        rule: See `SexRule`.
+        wanted: ``"f"``, ``"m"`` or ``""`` (any, known or not) for each source.
         device: Where the result shall be.
 
     Returns:
         bool ``(S, P)``.
-
-    Raises:
-        ConfigError: Another rule, or one that needs the sex of a source that is not known.
     """
-    if rule not in get_args(SexRule):
-        raise ConfigError(f"selection: rule {rule!r} is not one of {', '.join(get_args(SexRule))}.")
-    if rule == "any":
-        return torch.ones(len(sources), len(sexes), dtype=torch.bool, device=device)
-    unknown = [source for source in sources if source not in OTHER_SEX]
-    if unknown:
-        raise ConfigError(
-            f"selection: the rule {rule!r} needs the sex of each source ('f' or 'm'), got "
-            f"{unknown[0]!r}; give it, or take the rule 'any'."
-        )
-    wanted = [OTHER_SEX[sex] if rule == "other" else sex for sex in sources if sex]
-    return torch.tensor([[sex == one for sex in sexes] for one in wanted], device=device)
+    allowed = [[not sex or sex == own for own in sexes] for sex in wanted]
+    return torch.tensor(allowed, device=device)
 
 
 def average(pool: Tensor, ranked: Tensor, ranks: Tensor) -> Tensor:

@@ -16,9 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-MEL_BANDS = 80
-"""Of the log-mel, 40 to 8000 Hz (section 3)."""
-
 WINDOW_FRAMES = 256
 """Frames of log-mel that the encoder sees, 4.1 s (section 4)."""
 

@@ -226,11 +226,7 @@ def nnet3_entries(model: Nnet3) -> dict[str, Tensor]:
     """
     entries: dict[str, Tensor] = {}
     for name, component in model.components.items():
-        for field, end in (
-            ("LinearParams", "weight"),
-            ("Params", "weight"),
-            ("BiasParams", "bias"),
-        ):
+        for field, end in _PARAMETERS.items():
             if field in component.fields and component.tensor(field).numel():
                 entries[f"{name}.{end}"] = component.tensor(field)
         if component.type == "BatchNormComponent":
