@@ -1,4 +1,4 @@
-"""What holds for every test: `signals` can be imported, and nothing talks to the internet."""
+"""What holds for every test, such as that nothing talks to the internet, and a fixture for many."""
 
 import ipaddress
 import socket
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -17,6 +18,15 @@ def no_network(request, monkeypatch):
         return
     for name in ("connect", "connect_ex"):
         monkeypatch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Small networks lose more by waiting for a second thread than they gain."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def _guarded(connect):

@@ -30,7 +30,11 @@ MOST_GIB = 0.5
 SHARE_OF_LAYERS = 6
 """The comparison has one layer for each of these."""
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 IN_A_PROCESS_OF_ITS_OWN = """
 import json, pathlib, sys, time, warnings
@@ -83,14 +87,6 @@ print(json.dumps({
     "highest": status("VmHWM"),
 }))
 """
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")

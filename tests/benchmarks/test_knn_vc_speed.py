@@ -56,7 +56,11 @@ LEAST_EQUAL = 0.95
 """Share of samples that must agree. A frame whose fourth and fifth neighbour are equally near to
 within rounding may differ between the two, and reaches 23 frames of audio."""
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 now = time.thread_time
 
@@ -110,14 +114,6 @@ class Plain:
         products = (query_norms.square() + pool_norms.square() - squares) / 2
         distances = 1 - products / (query_norms * pool_norms)
         return pool[distances.topk(4, largest=False).indices].mean(1)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -31,17 +31,13 @@ TOLERANCE = 1e-5
 MOST_RATIO = 1.25
 """Single utterances may cost this much more than a batch."""
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 now = time.thread_time
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def convert(system, waves, targets, clock):

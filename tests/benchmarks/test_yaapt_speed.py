@@ -49,15 +49,11 @@ f0, _ = tracker(batch, lengths)
 print(json.dumps({"extra": status("VmHWM") - held, "voiced": float((f0 > 0).float().mean())}))
 """
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 
 def best_seconds(work, repeats):

@@ -14,8 +14,9 @@ from voiceanon.components.content.bottleneck import (
     frame_count,
     is_unused_entry,
 )
-from voiceanon.components.content.tdnnf import edge_frames, repeat_edges
+from voiceanon.components.content.tdnnf import edge_frames
 from voiceanon.components.content.wav2vec2 import Wav2Vec2Sizes
+from voiceanon.components.edges import repeat_edges
 from voiceanon.components.weight_norm import fold_entries
 from voiceanon.errors import ConfigError, WeightsError
 from voiceanon.hub.convert import load_strict, rename

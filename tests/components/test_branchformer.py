@@ -11,7 +11,7 @@ from reduced_recognizer import E_SETTINGS, GOLDEN, SETTINGS, STORED, entries
 
 from voiceanon.components.asr.branchformer.config import FEWEST_FRAMES, PhoneRecognizerConfig
 from voiceanon.components.asr.branchformer.encoder import Encoder, subsampled_count
-from voiceanon.components.asr.branchformer.front_end import UtteranceNormalization, reflect_ends
+from voiceanon.components.asr.branchformer.front_end import UtteranceNormalization
 from voiceanon.components.asr.branchformer.recognizer import PhoneRecognizer
 from voiceanon.components.relative_attention import relative_positions
 
@@ -78,14 +78,6 @@ class TestFrontEnd:
         close(result[0, :6], frames[0, :6] - frames[0, :6].mean(0))
         close(result[1], frames[1] - frames[1].mean(0))
         assert (result[0, 6:] == 0).all()
-
-    def test_ends_are_mirrored_where_they_are(self):
-        wav = torch.tensor([[1.0, 2.0, 3.0, 4.0, math.nan, math.nan], [1.0, 2, 3, 4, 5, 6]])
-        result = reflect_ends(wav, torch.tensor([4, 6]), 2)
-        assert result.tolist() == [
-            [3, 2, 1, 2, 3, 4, 3, 2, 0, 0],
-            [3, 2, 1, 2, 3, 4, 5, 6, 5, 4],
-        ]
 
     def test_item_in_a_batch_is_item_alone(self, model):
         wav = torch.randn(2, LONG)

@@ -82,10 +82,32 @@ def test_e_branchformer_without_feed_forward_is_refused():
         read(E_SETTINGS | {"encoder_conf": SETTINGS["encoder_conf"]})
 
 
-@pytest.mark.parametrize("tokens", [None, [], "tokens.txt", TOKENS[1:], TOKENS[:-1]])
-def test_tokens_must_begin_and_end_as_published(tokens):
+@pytest.mark.parametrize("name", ["frontend_conf", "encoder_conf", "decoder_conf"])
+@pytest.mark.parametrize("section", [5, "x", [1]])
+def test_sections_that_hold_no_settings_are_refused(name, section):
+    with pytest.raises(ConfigError, match=f"'{name}' is .*settings by name are due"):
+        read(SETTINGS | {name: section})
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [None, [], "tokens.txt", TOKENS[1:], TOKENS[:-1], [TOKENS[0], 7, TOKENS[-1]],
+     [TOKENS[0], ["a"], TOKENS[-1]]],
+)  # fmt: skip
+def test_tokens_must_be_text_that_begins_and_ends_as_published(tokens):
     with pytest.raises(ConfigError, match="token_list"):
         read(SETTINGS | {"token_list": tokens})
+
+
+def test_messages_stay_short():
+    """Also where a setting refers to one value very often."""
+    many = "x"
+    for _ in range(6):
+        many = [many] * 9
+    for name in ("token_list", "encoder_conf", "encoder"):
+        with pytest.raises(ConfigError) as caught:
+            read(SETTINGS | {name: many})
+        assert len(str(caught.value)) < 2000
 
 
 @pytest.mark.parametrize(
@@ -98,6 +120,9 @@ def test_tokens_must_begin_and_end_as_published(tokens):
         {"gated_units": 65},
         {"encoder": "conformer"},
         {"normalize": "none"},
+        {"width": "32"},
+        {"width": 32.0},
+        {"blocks": True},
     ],
 )
 def test_impossible_sizes_are_refused(values):
@@ -105,7 +130,9 @@ def test_impossible_sizes_are_refused(values):
         PhoneRecognizerConfig(**values)
 
 
-@pytest.mark.parametrize("values", [{"beam": 0}, {"ctc_weight": 0.0}, {"ctc_weight": 1.0}])
+@pytest.mark.parametrize(
+    "values", [{"beam": 0}, {"beam": 1.5}, {"ctc_weight": 0.0}, {"ctc_weight": 1.0}]
+)
 def test_impossible_searches_are_refused(values):
     with pytest.raises(ConfigError):
         SearchOptions(**values)

@@ -387,3 +387,11 @@ def test_short_noise_is_refused(b1b):
     noise = draw_noise(torch.tensor([29]), [torch.Generator()])
     with pytest.raises(ConfigError, match=r"4640 .* 4800"):
         b1b.run(noise)
+
+
+def test_sizes_are_those_of_the_entries():
+    sizes = {"harmonic_blocks": 2, "harmonic_convolutions": 4, "noise_convolutions": 3}
+    config = HnSincNsfConfig(input_width=9, hop_samples=80, harmonics=3, **sizes)
+    assert HnSincNsfConfig.from_entries(HnSincNsf(config).state_dict()) == config
+    published = HnSincNsfConfig.from_entries(entries_of("b1b"))
+    assert published == HnSincNsfConfig()

@@ -26,13 +26,7 @@ LOGITS_TOLERANCE = 3e-5
 """Absolute, for logits of a standard deviation of 1."""
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks of this size lose more by waiting for a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,10 @@
-"""TDNN-F layers against their definition, frame by frame, and repeated edges."""
+"""TDNN-F layers against their definition, frame by frame."""
 
 import pytest
 import torch
 
 from voiceanon.components.content.bottleneck import FBANK_LAYERS, WAV2VEC2_LAYERS
-from voiceanon.components.content.tdnnf import (
-    TdnnfBottleneck,
-    TdnnfLayer,
-    edge_frames,
-    repeat_edges,
-)
+from voiceanon.components.content.tdnnf import TdnnfBottleneck, TdnnfLayer, edge_frames
 
 TOLERANCE = 1e-5
 """Absolute, for sums of up to 60 products of a standard deviation of about 1."""
@@ -98,13 +93,3 @@ def test_edges_make_up_for_the_context():
             for context, stride in layers:
                 left = (left - context) // stride + 1
             assert left == -(-frames // step)
-
-
-def test_edges_are_each_items_own():
-    x = torch.arange(8.0).view(2, 4, 1).repeat(1, 1, 2)
-    x[1, 2:] = torch.nan
-    result = repeat_edges(x, torch.tensor([4, 2]), 2, 3)
-    assert result.shape == (2, 9, 2)
-    assert torch.equal(result[..., 0], result[..., 1])
-    assert result[0, :, 0].tolist() == [0, 0, 0, 1, 2, 3, 3, 3, 3]
-    assert result[1, :, 0].tolist() == [4, 4, 4, 5, 5, 5, 5, 5, 5]

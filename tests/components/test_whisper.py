@@ -80,13 +80,7 @@ def model():
     return hub_whisper(0)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks lose more by waiting for a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -50,12 +50,7 @@ programming alone in 4."""
 CHAIN_SHARE = 0.99
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def stored(*names):

@@ -19,7 +19,8 @@ from voiceanon.eval.attackers import (
 )
 from voiceanon.eval.metrics import equal_error_rate
 
-pytestmark = pytest.mark.speechbrain
+# Bits are compared: the order of sums must not depend on the load of the machine.
+pytestmark = [pytest.mark.speechbrain, pytest.mark.usefixtures("one_thread")]
 
 DATA = training_data()
 LABEL = (
@@ -52,15 +53,6 @@ def weights(folder):
 def same_weights(one, other):
     one, other = weights(one), weights(other)
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    # Bits are compared: the order of sums must not depend on the load of the machine.
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from voiceanon.eval.attackers import load_attacker, train_attacker
 from voiceanon.eval.attackers.front_ends import WavLMLayers, load_wavlm_layers, standardise
 from voiceanon.eval.attackers.network import EmbeddingNetwork
 
-pytestmark = pytest.mark.speechbrain
+pytestmark = [pytest.mark.speechbrain, pytest.mark.usefixtures("one_thread")]
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "knn_vc"
 CONFIG = tiny(front_end="wavlm", epochs=4, half_cycle=8)
@@ -32,14 +32,6 @@ def write_wavlm(folder, scale=1.0):
     entries["post_extract_proj.bias"] *= scale
     torch.save({"cfg": settings, "model": entries}, folder / "WavLM-Large.pt")
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from golden import onnx_writer
 from voiceanon.components.tts.vits import Vits
 from voiceanon.components.tts.vits_config import VitsConfig
 
@@ -239,19 +239,18 @@ def write_piper(folder: Path, stem: str, network: Vits) -> Path:
         elif place in ("enc_p.emb", "emb_g"):
             lost = "sid" if place == "enc_p.emb" else name
             tensors[lost] = value
-            nodes.append(_node(f"{path}/Gather", "Gather", [lost, "input"], {}))
+            nodes.append(onnx_writer.node("Gather", [lost, "input"], name=f"{path}/Gather"))
         elif end == "weight":
             lost = f"onnx::Conv_{len(nodes)}" if ".enc." in place else name
             tensors[lost] = value
             kind = "ConvTranspose" if ".ups." in place else "Conv"
             inputs = ["x", lost, *([f"{place}.bias"] if f"{place}.bias" in entries else [])]
-            nodes.append(_node(f"{path}/{kind}", kind, inputs, _settings(network, place)))
+            settings = _settings(network, place)
+            nodes.append(onnx_writer.node(kind, inputs, name=f"{path}/{kind}", settings=settings))
         else:
             tensors[name] = value
     tensors["/Constant_output_0"] = torch.tensor([3])
-    graph = b"".join(_field(1, node) for node in nodes)
-    graph += b"".join(_field(5, _tensor(name, value)) for name, value in tensors.items())
-    (folder / f"{stem}.onnx").write_bytes(_number(1, 8) + _field(2, b"pytorch") + _field(7, graph))
+    onnx_writer.write_model(folder / f"{stem}.onnx", onnx_writer.graph(nodes, tensors))
     (folder / f"{stem}.onnx.json").write_text(json.dumps(_voice(network.config)))
     return folder
 
@@ -290,42 +289,3 @@ def _voice(config: VitsConfig) -> dict[str, Any]:
         "num_speakers": len(config.speakers),
         "speaker_id_map": {n: i for i, n in enumerate(config.speakers)} if several else {},
     }
-
-
-# Protocol Buffers, as far as ONNX needs them.
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _field(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _node(name: str, kind: str, inputs: list[str], settings: Mapping[str, list[int]]) -> bytes:
-    node = b"".join(_field(1, text.encode()) for text in inputs)
-    node += _field(3, name.encode()) + _field(4, kind.encode())
-    for key, numbers in settings.items():
-        attribute = _field(1, key.encode()) + b"".join(_number(8, n) for n in numbers)
-        node += _field(5, attribute)
-    return node
-
-
-def _tensor(name: str, value: Tensor) -> bytes:
-    kind = {torch.float32: 1, torch.int64: 7}[value.dtype]
-    size = b"".join(_varint(n) for n in value.shape)
-    return (
-        _field(1, size)
-        + _number(2, kind)
-        + _field(8, name.encode())
-        + _field(9, value.contiguous().numpy().tobytes())
-    )

@@ -7,14 +7,7 @@ from golden.asr_tts_files import write_folder
 
 from voiceanon import WeightsError, load, system_info
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks lose more by waiting for a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

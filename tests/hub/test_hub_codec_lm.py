@@ -32,13 +32,7 @@ REPOSITORIES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks of this size lose more by waiting for a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -174,7 +174,9 @@ def small_xvector_nsf() -> dict[str, Any]:
     from voiceanon.components.content.tdnnf_bottleneck import TdnnfBottleneckConfig
     from voiceanon.components.speaker.ivector_config import IvectorConfig
     from voiceanon.components.speaker.tdnn_xvector import XVectorConfig
+    from voiceanon.components.vocoder.hn_sinc_nsf import HnSincNsfConfig
 
+    filters = {"harmonic_blocks": 2, "harmonic_convolutions": 3, "noise_convolutions": 2}
     return {
         "weights": "random",
         "missing_sex": "any",
@@ -183,6 +185,7 @@ def small_xvector_nsf() -> dict[str, Any]:
         "xvector": XVectorConfig(hidden=(16, 16, 16, 16, 24), embedding=12),
         "ivector": IvectorConfig(width=8, gaussians=8, ivector=6),
         "bottleneck": TdnnfBottleneckConfig(ivector=6, hidden=24, inner=8, bottleneck=10),
+        "generator": HnSincNsfConfig(input_width=10 + 12 + 1, **filters),
     }
 
 

@@ -12,16 +12,10 @@ from voiceanon.registry import system_config
 RATE = 16_000
 FIRST, SECOND = "vpc2024-t8-1", "vpc2024-t8-2"
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*RANDOM WEIGHTS:UserWarning")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks lose more by waiting for a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*RANDOM WEIGHTS:UserWarning"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -43,13 +43,7 @@ WAV_TOLERANCE = 1e-4
 """Share of full scale: between batches, and to transformers."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks lose more by waiting for a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True)

@@ -35,13 +35,7 @@ WAV_TOLERANCE = 1e-5
 """Of the peak, which is 1.3 to 1.5."""
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks of this size lose more by waiting for a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True)

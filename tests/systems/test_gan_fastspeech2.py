@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from golden.gan_files import FOLDER, LAYOUTS, filled, stored_vectors, table, unpin_vad, write
 from golden.seeded_weights import seeded_state_dict
 
-from voiceanon import ConfigError, WeightsError, load
+from voiceanon import ConfigError, ConversionError, WeightsError, load
 from voiceanon.components.acoustic.fastspeech2 import FastSpeech2
 from voiceanon.components.kaiser_resampling import resample_48_to_16
 from voiceanon.components.prosody.multipliers import multiply_prosody
@@ -32,13 +32,7 @@ BATCH_TOLERANCE = 1e-4
 """Share of full scale: waveforms of a batch and of single runs. Symbols and frames are equal."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks lose more by waiting for a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -90,6 +84,12 @@ def test_sizes_come_from_the_files(system):
         "anonymization/gan_style-embed/style-embed_wgan.pt",
         "silero_vad.onnx",
     }
+
+
+def test_sizes_that_are_told_must_be_those_of_the_files(folder):
+    assert build(folder, aligner_width=16).config.aligner_width == 16
+    with pytest.raises(WeightsError, match=r"aligner\.pt: does not fit Aligner"):
+        build(folder, aligner_width=32)
 
 
 @pytest.mark.parametrize("unpacked", [False, True])
@@ -156,12 +156,29 @@ def changed(tmp_path, place, change):
          lambda c: c["model"].update({"feat_out.bias": torch.zeros(79)}),
          r"feat_out\.bias: \(79,\), \(80,\)"),
         ("tts/FastSpeech2_Multi/prosody_cloning.pt",
+         lambda c: c["model"].update({"encoder.embed.0.weight": torch.zeros(9)}),
+         r"prosody_cloning\.pt: FastSpeech2: .*another number of dimensions"),
+        ("tts/FastSpeech2_Multi/prosody_cloning.pt", lambda c: c["model"].clear(),
+         r"prosody_cloning\.pt"),
+        ("tts/FastSpeech2_Multi/prosody_cloning.pt",
+         lambda c: c["model"].pop("encoder.embed.0.weight"),
+         r"prosody_cloning\.pt: FastSpeech2: the entry 'encoder\.embed\.0\.weight' is missing"),
+        ("tts/Aligner/aligner.pt",
+         lambda c: c["asr_model"].update({"proj.weight": torch.zeros(145)}),
+         r"aligner\.pt: the entry 'proj\.weight' has the shape \(145,\); 2 dimensions"),
+        ("tts/HiFiGAN_combined/best.pt",
+         lambda c: c["generator"].update({"input_conv.weight_v": torch.zeros(32)}),
+         r"best\.pt: the entry 'input_conv\.weight_v' has the shape \(32,\); 3 dimensions"),
+        ("tts/FastSpeech2_Multi/prosody_cloning.pt",
          lambda c: c["model"].update({"encoder.language_embedding.weight": torch.zeros(2, 64)}),
          r"of no use to the network:\n  encoder\.language_embedding\.weight"),
+        ("tts/HiFiGAN_combined/best.pt",
+         lambda c: c["generator"].update({"input_conv.weight_v": torch.zeros(33, 80, 7)}),
+         r"best\.pt: HiFi-GAN: first width 33"),
         ("tts/HiFiGAN_combined/best.pt", lambda c: c["generator"].pop("output_conv.1.bias"),
          r"missing from the file:\n  conv_post\.bias"),
         ("anonymization/style-embed_wgan.pt", lambda c: c["model_parameters"].pop("z_dim"),
-         "model_parameters"),
+         r"style-embed_wgan\.pt: WGAN: 'model_parameters'"),
         ("anonymization/style-embed_wgan.pt",
          lambda c: c["model_parameters"].update(data_dim=[1, 1, 192]), "192 values; 128 are due"),
         ("anonymization/style-embed_wgan.pt",
@@ -174,12 +191,35 @@ def test_entries_that_do_not_fit_are_listed(tmp_path, place, change, message):
         build(changed(tmp_path, place, change))
 
 
-def test_a_stock_of_other_vectors_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("stock", "message"),
+    [
+        (torch.zeros(10, 192), r"128 values, found \(10, 192\)"),
+        (torch.zeros(0, 128), r"128 values, found \(0, 128\)"),
+        (torch.zeros(4, 1, 128), r"128 values, found \(4, 1, 128\)"),
+        (torch.full((4, 128), torch.nan), "not finite"),
+    ],
+)
+def test_a_stock_of_other_vectors_is_refused(tmp_path, stock, message):
     write(tmp_path, "old", unpacked=True)
     name = "anonymization/style-embed_wgan_generated_vectors.pt"
-    torch.save(torch.zeros(10, 192), tmp_path / name)
-    with pytest.raises(WeightsError, match=r"128 values, found \(10, 192\)"):
+    torch.save(stock, tmp_path / name)
+    with pytest.raises(WeightsError, match=f"{message}.*load with stock_file=False"):
         build(tmp_path)
+    assert build(tmp_path, stock_file=False).config.stock == 5000
+
+
+def test_without_a_vector_of_the_source_nothing_is_chosen(tmp_path):
+    """Comparing with what is not a number would let the last candidate pass unseen."""
+
+    def spoil(content):
+        content["style_emb_func"]["gst.stl.gst_embs"].fill_(torch.nan)
+
+    system = build(changed(tmp_path, "tts/Embedding/embedding_function.pt", spoil))
+    wav = signals.speech(0.5)
+    with pytest.raises(ConversionError, match="vector of a source is not finite"):
+        system.anonymize(wav, seed=1)
+    assert system.anonymize(wav, seed=1, target=3).isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +227,15 @@ def test_a_stock_of_other_vectors_is_refused(tmp_path):
     [("embedding", "pool"), ("silences", "long"), ("selection", "any"), ("source_sex", "x"),
      ("tries", 0), ("stock", 0), ("averaged", 0), ("centroids", 0), ("farthest", 50),
      ("mixed_share", 1.5), ("prosody_range", (140, 60)), ("prosody_range", (-1, 60)),
-     ("beam", 0), ("ctc_weight", 2.0)],
+     ("beam", 0), ("ctc_weight", 2.0),
+     # Of another type, or of no value: found here, not by the first recording.
+     ("tries", 2.5), ("tries", True), ("stock", "60"), ("farthest", 200.0), ("beam", 2.5),
+     ("threshold", float("nan")), ("threshold", "0.7"), ("threshold", 70), ("stock_seed", None),
+     ("stock_seed", b"secret"), ("stock_file", "yes"), ("adapt", "no"), ("mixed_share", "half"),
+     ("source_sexes", {"anna": "female"}), ("source_sexes", {"anna": ["f"]}),
+     ("aligner_width", 0), ("aligner_width", "512"),
+     ("source_sexes", "f"), ("prosody_range", (60.5, 140)), ("prosody_range", (60, 100, 140)),
+     ("prosody_range", 60), ("ctc_weight", "0.2")],
 )  # fmt: skip
 def test_bad_settings_are_refused(option, value):
     words = {"prosody_range": "prosody_range", "ctc_weight": "weight of CTC"}

@@ -19,13 +19,7 @@ SEXES = {"anna": "f", "bert": "m", "cleo": "f", "dirk": "m"}
 STYLE_FILE = "tts/Embedding/embedding_function.pt"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks lose more by waiting for a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,6 +51,11 @@ def build(name, folder, pool=None, **options):
 @pytest.fixture(scope="module")
 def farthest(folder, pool):
     return build("t30-1", folder, pool)
+
+
+@pytest.fixture(scope="module")
+def means(folder, pool):
+    return build("t30-1", folder, pool, embedding="pool_farthest_mean", farthest=5, averaged=3)
 
 
 def numbers(count):
@@ -211,11 +210,28 @@ def test_a_batch_equals_single_runs(folder, pool, name):
      {"sex": None, "window": 2.0, "centroid": 0, "dimensions": []},
      {"sex": None, "window": 0.5, "centroid": 10, "dimensions": []},
      {"sex": None, "window": 0.5, "centroid": 0, "dimensions": [128]},
-     {"sex": "x", "window": 0.5, "centroid": 0, "dimensions": []}],
+     {"sex": "x", "window": 0.5, "centroid": 0, "dimensions": []},
+     {"sex": ["f"], "window": 0.5, "centroid": 0, "dimensions": []},
+     {"sex": "f", "window": False, "centroid": 0, "dimensions": []},
+     {"sex": "f", "window": 0.5, "centroid": 0, "dimensions": 7},
+     {"speaker": "anna", "vector": True}, {"speaker": "anna", "vector": 1.0},
+     {"speaker": ["anna"], "vector": 1}],
 )  # fmt: skip
 def test_what_is_no_voice_is_refused(farthest, target):
     with pytest.raises(ConfigError, match="target"):
         farthest.anonymize(signals.speech(0.5), target=target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [{"vectors": []}, {"vectors": None}, {"vectors": 5}, {"vectors": "anna"}, {"vectors": ["anna"]},
+     {"vectors": [["anna", 0], ["anna", 9]]}, {"vectors": [["anna"]]}, {"vectors": [5]},
+     {"sex": None, "window": 0.5, "ranks": []}, {"sex": None, "window": 0.5, "ranks": [10]},
+     {"sex": None, "window": 0.5, "ranks": None}, {"sex": {}, "window": 0.5, "ranks": [0]}],
+)  # fmt: skip
+def test_what_is_no_mean_voice_is_refused(means, target):
+    with pytest.raises(ConfigError, match="target"):
+        means.anonymize(signals.speech(0.5), target=target)
 
 
 # Pools.
@@ -264,3 +280,16 @@ def test_a_pool_is_saved_with_the_system(farthest, tmp_path):
     assert again.config == farthest.config
     wav = signals.speech(0.7)
     assert torch.equal(again.anonymize(wav, seed=1), farthest.anonymize(wav, seed=1))
+
+
+def test_pools_do_not_depend_on_the_default_type(folder):
+    anon = build("t12-4", folder)
+    speech = {"anna": [signals.speech(0.7), signals.speech(1.1, seed=2)]}
+    expected = anon.make_pool(speech).features["anna"]
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = anon.make_pool(speech).features["anna"]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)

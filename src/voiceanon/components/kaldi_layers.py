@@ -39,18 +39,26 @@ class ContextAffine(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
         nn.init.kaiming_normal_(self.weight)
 
-    @property
-    def reach(self) -> int:
-        """Frames that are lost."""
-        return self.offsets[-1] - self.offsets[0]
-
     def forward(self, x: Tensor) -> Tensor:
         """Turns ``(B, N, C)`` into ``(B, N - reach, D)``."""
-        if len(self.offsets) > 1:
-            kept = x.shape[1] - self.reach
-            starts = (offset - self.offsets[0] for offset in self.offsets)
-            x = torch.cat([x[:, start : start + kept] for start in starts], dim=2)
-        return F.linear(x, self.weight, self.bias)
+        return F.linear(splice(x, self.offsets), self.weight, self.bias)
+
+
+def splice(x: Tensor, offsets: Sequence[int]) -> Tensor:
+    """Puts the frames around each frame behind one another.
+
+    Args:
+        x: ``(B, N, C)``.
+        offsets: Frames to take, relative to each one, in rising order.
+
+    Returns:
+        ``(B, N - reach, len(offsets) * C)``, where the reach is the last offset less the first.
+    """
+    if len(offsets) == 1:
+        return x
+    kept = x.shape[1] - (offsets[-1] - offsets[0])
+    starts = (offset - offsets[0] for offset in offsets)
+    return torch.cat([x[:, start : start + kept] for start in starts], dim=2)
 
 
 class RunningNorm(nn.Module):

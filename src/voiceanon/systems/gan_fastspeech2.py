@@ -8,7 +8,6 @@ anonymization systems: B3 of the VoicePrivacy Challenge 2024, and the variants T
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ import torch
 from torch import Tensor
 
 from voiceanon.anonymizer import Anonymizer
-from voiceanon.batching import pad, plan_batches
 from voiceanon.components.acoustic.fastspeech2 import FastSpeech2, FastSpeech2Config
 from voiceanon.components.alignment.aligner import WIDTH as ALIGNER_WIDTH
 from voiceanon.components.alignment.aligner import Aligner
@@ -35,8 +33,8 @@ from voiceanon.components.vad.segments import speech_bounds
 from voiceanon.components.vad.silero import SileroVad
 from voiceanon.components.vocoder.hifigan import HiFiGan
 from voiceanon.devices import arithmetic
-from voiceanon.errors import ConfigError, WeightsError
-from voiceanon.hub.pool import Pool, read_pool
+from voiceanon.errors import ConfigError, ConversionError, WeightsError
+from voiceanon.hub.pool import Pool
 from voiceanon.systems import gan_fastspeech2_files as published
 from voiceanon.systems import gan_fastspeech2_stages as stages
 from voiceanon.systems.gan_fastspeech2_config import OFFICIAL_VOCODER, GanFastSpeech2Config
@@ -44,10 +42,10 @@ from voiceanon.systems.gan_fastspeech2_stages import Cut, Phones
 from voiceanon.systems.gan_fastspeech2_voices import (
     PoolVoices,
     StockVoices,
-    check_pool,
     draw_noise,
     window_of,
 )
+from voiceanon.systems.pools import as_pool, check_pool, require_pool, run_in_batches
 from voiceanon.systems.references import open_references
 from voiceanon.types import SystemInfo, Target
 
@@ -155,7 +153,7 @@ class GanFastSpeech2(Anonymizer):
         )
         self.vad = published.load_vad(files[published.VAD])
         self.style = published.load_style(files[published.STYLE])
-        self.aligner = published.load_aligner(files[published.ALIGNER])
+        self.aligner = published.load_aligner(files[published.ALIGNER], config.aligner_width)
         self.acoustic = published.load_acoustic(files[published.ACOUSTIC], config.acoustic)
         self.vocoder = published.load_vocoder(files[published.VOCODER], config.vocoder)
         if config.embedding == "gan":
@@ -197,7 +195,7 @@ class GanFastSpeech2(Anonymizer):
             if self.config.embedding == "gan":
                 self._voices = StockVoices(self._stock(), self.config)
             else:
-                self._voices = PoolVoices(self._require_pool(), self.config)
+                self._voices = PoolVoices(require_pool(self), self.config)
         return self._voices
 
     @torch.inference_mode()
@@ -221,12 +219,20 @@ class GanFastSpeech2(Anonymizer):
     def settle_targets(
         self, batch: Tensor, lengths: Tensor, targets: Sequence[Target]
     ) -> list[Target]:
-        """Compares with the source's own vector where a voice depends on it."""
+        """Compares with the source's own vector where a voice depends on it.
+
+        Raises:
+            ConversionError: That vector is not finite, so that nothing can be compared.
+        """
         settled = list(targets)
         rows = [row for row, target in enumerate(targets) if window_of(target) is not None]
         if rows:
-            fractions = torch.tensor([window_of(targets[row]) for row in rows], device=batch.device)
+            fractions = batch.new_tensor([window_of(targets[row]) for row in rows])
             vectors = self.source_vectors(batch[rows], lengths[rows], fractions)
+            if not bool(vectors.isfinite().all()):
+                raise ConversionError(
+                    f"{self.info.id}: the vector of a source is not finite; check the weights."
+                )
             chosen = self.voices.settle(vectors, [targets[row] for row in rows])
             for row, target in zip(rows, chosen, strict=True):
                 settled[row] = target
@@ -262,16 +268,8 @@ class GanFastSpeech2(Anonymizer):
                 f"pool: {self.info.id} uses artificial speakers; leave pool out, or load with "
                 "embedding='pool_random', 'pool_farthest_mean' or 'pool_farthest_mix'."
             )
-        if isinstance(pool, str | os.PathLike):
-            pool = read_pool(pool)
-        if isinstance(pool, Mapping):
-            pool = self.make_pool(pool)
-        if not isinstance(pool, Pool):
-            raise ConfigError(
-                f"pool: expected a pool, its path or a dictionary of reference speech, got "
-                f"{type(pool).__name__}."
-            )
-        check_pool(pool, STYLE_WIDTH, self._made_with(), self.info.id)
+        pool = as_pool(pool, self.make_pool)
+        check_pool(pool, width=STYLE_WIDTH, made_with=self._made_with(), system=self.info.id)
         self.pool = pool
         self.weight_digests = {**self.weight_digests, "pool": pool.digest()}
         self._voices = None
@@ -309,27 +307,14 @@ class GanFastSpeech2(Anonymizer):
         facts = {**self._made_with(), "system": self.info.id, "rows": "recordings"}
         return Pool(vectors, dict(sexes or {}), facts)
 
-    @torch.inference_mode()
     def _embed(self, waves: Sequence[Tensor]) -> Tensor:
         """Style vectors ``(M, 128)`` on the CPU, one for each wave in its order."""
-        vectors = torch.empty(len(waves), STYLE_WIDTH, device="cpu")
-        capacity = self.batch_seconds * self.sample_rate
-        for rows in plan_batches([len(wave) for wave in waves], capacity):
-            batch, lengths = pad([waves[row] for row in rows], self.device)
-            fractions = torch.full((len(rows),), REFERENCE_WINDOW, device=self.device)
-            with arithmetic(self.precision, self.device):
-                vectors[rows] = self.source_vectors(batch, lengths, fractions).cpu()
-        return vectors
 
-    def _require_pool(self) -> Pool:
-        if self.pool is None:
-            raise ConfigError(
-                f"pool: {self.info.id} needs target speakers. Make a pool from one folder of "
-                f"recordings per speaker with 'voiceanon pool build SRC pool.safetensors --system "
-                f"{self.info.id}' and load with pool='pool.safetensors', or pass reference speech: "
-                "pool={'name': [wav, ...]}."
-            )
-        return self.pool
+        def vectors_of(batch: Tensor, lengths: Tensor) -> list[Tensor]:
+            fractions = batch.new_full((len(batch),), REFERENCE_WINDOW)
+            return list(self.source_vectors(batch, lengths, fractions).cpu())
+
+        return torch.stack(run_in_batches(self, waves, vectors_of))
 
     def _apply(self, fn: Any, recurse: bool = True) -> GanFastSpeech2:
         # Artificial vectors are made anew where the generator then lies.

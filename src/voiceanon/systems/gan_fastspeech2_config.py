@@ -8,7 +8,8 @@ from typing import Literal, get_args
 
 from voiceanon.components.acoustic.fastspeech2 import FastSpeech2Config
 from voiceanon.components.asr.branchformer.beam_search import SearchOptions
-from voiceanon.components.asr.branchformer.config import PhoneRecognizerConfig
+from voiceanon.components.asr.branchformer.config import PhoneRecognizerConfig, is_whole
+from voiceanon.components.prosody.multipliers import PUBLISHED_RANGE
 from voiceanon.components.selection.kmeans import CENTROIDS
 from voiceanon.components.selection.rejection import SIMILARITY_THRESHOLD, TRIES
 from voiceanon.components.selection.targets import OTHER_SEX, Rule, check_rule
@@ -79,11 +80,11 @@ class GanFastSpeech2Config:
     averaged: int = 100
     centroids: int = CENTROIDS
     mixed_share: float = 0.5
-    prosody_range: tuple[int, int] | None = (60, 140)
+    prosody_range: tuple[int, int] | None = PUBLISHED_RANGE
     adapt: bool = True
     silences: Silences = "published"
-    beam: int = 15
-    ctc_weight: float = 0.2
+    beam: int = SearchOptions.beam
+    ctc_weight: float = SearchOptions.ctc_weight
     tokens: tuple[str, ...] | None = None
     recognizer: PhoneRecognizerConfig | None = None
     aligner_width: int | None = None
@@ -102,33 +103,57 @@ class GanFastSpeech2Config:
             ("embedding", self.embedding, get_args(Embedding)),
             ("silences", self.silences, get_args(Silences)),
             ("source_sex", self.source_sex, (None, *OTHER_SEX)),
+            ("stock_file", self.stock_file, (None, True, False)),
+            ("adapt", self.adapt, (True, False)),
         ):
             if word not in allowed:
                 raise ConfigError(f"{name}: {word!r} is not one of {', '.join(map(str, allowed))}.")
         for name, value in (
             ("tries", self.tries),
             ("stock", self.stock),
+            ("farthest", self.farthest),
             ("averaged", self.averaged),
             ("centroids", self.centroids),
+            ("aligner_width", 1 if self.aligner_width is None else self.aligner_width),
         ):
-            if value < 1:
-                raise ConfigError(f"{name}: {value} is too small; at least 1 is due.")
+            if not is_whole(value) or value < 1:
+                raise ConfigError(f"{name}: {value!r}; a whole number of at least 1 is due.")
+        if not is_whole(self.stock_seed):
+            raise ConfigError(f"stock_seed: {self.stock_seed!r}; a whole number is due.")
         if self.farthest < self.averaged:
             raise ConfigError(
                 f"farthest: {self.farthest} vectors, of which {self.averaged} are to be drawn; at "
                 "least as many are due."
             )
-        if not 0 <= self.mixed_share <= 1:
-            raise ConfigError(f"mixed_share: {self.mixed_share}; a number from 0 to 1 is due.")
-        object.__setattr__(self, "source_sexes", dict(self.source_sexes))
+        for name, number, least in (
+            ("threshold", self.threshold, -1),
+            ("mixed_share", self.mixed_share, 0),
+        ):
+            if not isinstance(number, float | int) or not least <= number <= 1:
+                raise ConfigError(f"{name}: {number!r}; a number from {least} to 1 is due.")
         _ = self.search
-        if self.prosody_range is not None:
-            low, high = self.prosody_range
-            if not 0 <= low < high:
-                raise ConfigError(
-                    f"prosody_range: {self.prosody_range}; two percentages are due, the second "
-                    "above the first, such as (60, 140), or None."
-                )
+        self._check_sexes()
+        self._check_range()
+
+    def _check_sexes(self) -> None:
+        sexes = self.source_sexes
+        known = tuple(OTHER_SEX)
+        if not isinstance(sexes, Mapping) or not all(sex in known for sex in sexes.values()):
+            raise ConfigError(
+                f"source_sexes: {sexes!r}; a dictionary is due, with 'f' or 'm' for each speaker."
+            )
+        object.__setattr__(self, "source_sexes", dict(sexes))
+
+    def _check_range(self) -> None:
+        span = self.prosody_range
+        if span is None:
+            return
+        pair = isinstance(span, tuple) and len(span) == 2 and all(map(is_whole, span))
+        if not pair or not 0 <= span[0] < span[1]:
+            raise ConfigError(
+                f"prosody_range: {span!r}; two whole percentages are due, the second above the "
+                "first, such as (60, 140), or None."
+            )
 
     @property
     def search(self) -> SearchOptions:

@@ -5,7 +5,8 @@ Source: specification sheet of B3, section 2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -58,6 +59,7 @@ EVERYWHERE = (RECOGNIZER, STYLE, ALIGNER, ACOUSTIC, VOCODER, VAD)
 PARALLEL_PREFIX = "module."
 """Of the GAN's entries: it was trained on several GPUs."""
 
+_ANEW = "load with stock_file=False, and vectors are made by the generator."
 _META = "meta.yaml"
 _FIRST_PHONES = "aɐbdefhijklmnopstuvwzæðŋɑɔəɛɜɡɪɹʃʊʌʒθˈːɾ.,?!"  # noqa: RUF001
 
@@ -86,7 +88,7 @@ def read_archive(path: Path) -> Archive:
         WeightsError: It does not hold what is due.
     """
     folder = unpacked_folder(digest_of(path)) / "espnet"
-    meta = _read_yaml(_unpacked(path, _META, folder / _META))
+    meta = _read_yaml(path, _META, folder / _META)
     try:
         weights = str(meta["files"]["asr_model_file"])
         settings = str(meta["yaml_files"]["asr_train_config"])
@@ -98,7 +100,7 @@ def read_archive(path: Path) -> Archive:
     # The archive's own paths may not decide where files are written.
     file = _unpacked(path, weights, folder / "weights.pth")
     return Archive(
-        settings=_read_yaml(_unpacked(path, settings, folder / "config.yaml")),
+        settings=_read_yaml(path, settings, folder / "config.yaml"),
         weights=read_state(file),
         file=file,
     )
@@ -110,19 +112,21 @@ def _unpacked(archive: Path, member: str, target: Path) -> Path:
     return target
 
 
-def _read_yaml(path: Path) -> Mapping[str, Any]:
+def _read_yaml(archive: Path, member: str, target: Path) -> Mapping[str, Any]:
+    path = _unpacked(archive, member, target)
     # Part of huggingface-hub's requirements; it has no types.
     yaml: Any = import_module("yaml")
     try:
         settings = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, AttributeError, RecursionError, ValueError) as error:
+        # Only the first is said of what is no YAML; the others come from odd values.
         raise WeightsError(
-            f"{path}: cannot be read as YAML ({error}); delete it and fetch its archive again."
+            f"{archive}: its {member} cannot be read as YAML ({error}); take the published archive."
         ) from error
     if not isinstance(settings, Mapping):
         raise WeightsError(
-            f"{path}: expected settings by name, found a {type(settings).__name__}; take the "
-            "published archive."
+            f"{archive}: expected settings by name in its {member}, found a "
+            f"{type(settings).__name__}; take the published archive."
         )
     return settings
 
@@ -164,14 +168,32 @@ def load_recognizer(
         WeightsError: The archive does not hold what is due.
     """
     archive = read_archive(path)
-    try:
+    with _naming(path):
         config = config or PhoneRecognizerConfig.from_published(archive.settings)
-    except ConfigError as error:
-        raise WeightsError(f"{path}: {error}") from error
     with torch.device("meta"):
         network = PhoneRecognizer(config, tokens or tokens_of(archive.settings), options)
     load_strict(network, archive.weights, file=archive.file)
     return network
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Says in which file the sizes stand that are refused."""
+    try:
+        yield
+    except (ConfigError, WeightsError) as error:
+        raise WeightsError(f"{path}: {error}") from error
+
+
+def _sizes_of(state: Mapping[str, Tensor], name: str, count: int, path: Path) -> Sequence[int]:
+    """Shape of an entry that has ``count`` dimensions."""
+    shape = tuple(part_of(state, name, file=path).shape)
+    if len(shape) != count:
+        raise WeightsError(
+            f"{path}: the entry {name!r} has the shape {shape}; {count} dimensions are due. Take "
+            "the published file."
+        )
+    return shape
 
 
 def load_vad(path: Path) -> SileroVad:
@@ -188,11 +210,16 @@ def load_style(path: Path) -> StyleTokens:
     return network
 
 
-def load_aligner(path: Path) -> Aligner:
-    """Reads the aligner; the file also holds what served its training."""
+def load_aligner(path: Path, width: int | None) -> Aligner:
+    """Reads the aligner; the file also holds what served its training.
+
+    Args:
+        path: A verified file.
+        width: Channels instead of those of the entries.
+    """
     state = read_state(path, "asr_model")
-    layer = part_of(state, "proj.weight", file=path)
-    network = Aligner(layer.shape[1] // 2)
+    _, both_directions = _sizes_of(state, "proj.weight", 2, path)
+    network = Aligner(width or both_directions // 2)
     load_strict(network, state, file=path)
     return network
 
@@ -206,8 +233,10 @@ def load_acoustic(path: Path, config: FastSpeech2Config | None) -> FastSpeech2:
     """
     state = read_state(path, "model")
     shapes = {name: tuple(value.shape) for name, value in state.items()}
+    with _naming(path):
+        config = config or FastSpeech2Config.from_entries(shapes)
     with torch.device("meta"):
-        network = FastSpeech2(config or FastSpeech2Config.from_entries(shapes))
+        network = FastSpeech2(config)
     load_strict(network, state, file=path)
     return network
 
@@ -222,8 +251,9 @@ def load_vocoder(path: Path, config: HiFiGanConfig | None) -> HiFiGan:
     """
     state = read_state(path, "generator")
     if config is None:
-        width, bands, _ = part_of(state, "input_conv.weight_v", file=path).shape
-        config = replace(OFFICIAL_VOCODER, first_width=width, input_width=bands)
+        width, bands, _ = _sizes_of(state, "input_conv.weight_v", 3, path)
+        with _naming(path):
+            config = replace(OFFICIAL_VOCODER, first_width=width, input_width=bands)
     with torch.device("meta"):
         network = HiFiGan(config)
     load_strict(network, state, file=path, renames=B3_RENAMES, fold=fold_entries)
@@ -241,7 +271,8 @@ def load_gan(path: Path, config: WganConfig | None) -> WganGenerator:
     if config is None:
         parameters = part_of(data, "model_parameters", file=path)
         mean, std = (part_of(data, name, file=path) for name in ("mean", "std"))
-        config = WganConfig.from_published(parameters, mean=mean, std=std)
+        with _naming(path):
+            config = WganConfig.from_published(parameters, mean=mean, std=std)
     if config.width != STYLE_WIDTH:
         raise WeightsError(
             f"{path}: its vectors have {config.width} values; {STYLE_WIDTH} are due. Take the "
@@ -268,12 +299,13 @@ def read_stock(path: Path) -> Tensor | None:
     vectors = read(path)
     if isinstance(vectors, Mapping):
         return None
-    if not isinstance(vectors, Tensor) or vectors.ndim != 2 or vectors.shape[1] != STYLE_WIDTH:
-        shown = tuple(vectors.shape) if isinstance(vectors, Tensor) else type(vectors).__name__
+    shown = tuple(vectors.shape) if isinstance(vectors, Tensor) else type(vectors).__name__
+    if not isinstance(vectors, Tensor) or vectors.shape[1:] != (STYLE_WIDTH,) or not len(vectors):
         raise WeightsError(
-            f"{path}: expected vectors of {STYLE_WIDTH} values, found {shown}; delete the file, "
-            "and the vectors are made anew."
+            f"{path}: expected vectors of {STYLE_WIDTH} values, found {shown}; {_ANEW}"
         )
+    if not bool(vectors.isfinite().all()):
+        raise WeightsError(f"{path}: some of its vectors {shown} are not finite; {_ANEW}")
     return vectors.float()
 
 

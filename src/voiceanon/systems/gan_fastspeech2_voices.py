@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from voiceanon import seeding
+from voiceanon.components.asr.branchformer.config import is_whole
 from voiceanon.components.selection.farthest import draw_dimensions, farthest, mix_dimensions
 from voiceanon.components.selection.kmeans import kmeans
 from voiceanon.components.selection.neighbours import PreparedPool
 from voiceanon.components.selection.rejection import choose_dissimilar
-from voiceanon.components.selection.targets import candidates
+from voiceanon.components.selection.targets import OTHER_SEX, candidates
 from voiceanon.errors import ConfigError
 from voiceanon.hub.pool import Pool
 from voiceanon.systems.gan_fastspeech2_config import GanFastSpeech2Config
@@ -47,28 +48,6 @@ def draw_noise(config: GanFastSpeech2Config, width: int) -> Tensor:
         dtype=torch.float32,
         device="cpu",
     )
-
-
-def check_pool(pool: Pool, width: int, made_with: Mapping[str, str], system: str) -> None:
-    """Raises `ConfigError` where the vectors of a pool are not those of this system.
-
-    Args:
-        pool: What the caller passed.
-        width: Values of a vector that are due.
-        made_with: What makes vectors comparable, by name.
-        system: For messages.
-    """
-    if pool.width != width:
-        raise ConfigError(
-            f"pool: its vectors have {pool.width} values, those of {system} {width}; build the "
-            "pool with this system."
-        )
-    for name, own in made_with.items():
-        if pool.facts.get(name, own) != own:
-            raise ConfigError(
-                f"pool: its vectors were made with {name} {pool.facts[name]}, this system has "
-                f"{own}; build the pool with this system."
-            )
 
 
 class StockVoices:
@@ -116,7 +95,7 @@ class StockVoices:
         return self._stock[places].to(device)
 
     def _check(self, place: object) -> None:
-        if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < len(self):
+        if not is_whole(place) or not 0 <= place < len(self):
             raise ConfigError(
                 f"target: {place!r} is no vector of the stock; they are numbered from 0 to "
                 f"{len(self) - 1}."
@@ -224,18 +203,26 @@ class PoolVoices:
         """Raises `ConfigError` where a value is none that could be drawn or settled."""
         if "speaker" in target:
             self._place((target["speaker"], target["vector"]))
-        for pair in target.get("vectors", ()):
-            self._place(pair)
+        if "vectors" in target:
+            _some("vectors", target["vectors"])
+            for pair in target["vectors"]:
+                self._place(pair)
         if "window" in target:
             _window(target)
-            _numbers("ranks", target.get("ranks", ()), len(self._places_of(target["sex"])))
+            places = self._places_of(_sex(target))
+            _some("ranks", target.get("ranks", [0]))
+            _numbers("ranks", target.get("ranks", [0]), len(places))
         _numbers("centroid", [target.get("centroid", 0)], max(1, len(self._centroids)))
         _numbers("dimensions", target.get("dimensions", ()), self._vectors.shape[1])
 
     def _place(self, row: Sequence[Any]) -> int:
         try:
-            return self._places[cast("tuple[str, int]", tuple(row))]
-        except (KeyError, TypeError):
+            name, number = row
+            # 1.0 and True find what 1 finds, but do not stand for it in a report.
+            if not is_whole(number):
+                raise KeyError(number)
+            return self._places[name, number]
+        except (KeyError, TypeError, ValueError):
             raise ConfigError(
                 f"target: {row!r} is no vector of the pool; its speakers are "
                 f"{', '.join(self._pool.names)}, their vectors are numbered from 0."
@@ -254,22 +241,22 @@ class PoolVoices:
             self._places_by_sex[sex] = places
         return self._places_by_sex[sex]
 
-    def _prepare(self, sex: str | None) -> PreparedPool:
-        """Vectors of one sex, or of all, for the search."""
-        if sex not in self._prepared:
-            self._prepared[sex] = PreparedPool.prepare(self._vectors[self._places_of(sex)])
-        return self._prepared[sex]
+    def _prepare(self, sex: str | None, device: torch.device) -> PreparedPool:
+        """Vectors of one sex, or of all, for the search; they stay on the device."""
+        pool = self._prepared.get(sex)
+        if pool is None:
+            pool = PreparedPool.prepare(self._vectors[self._places_of(sex)])
+        self._prepared[sex] = pool = pool.to(device)
+        return pool
 
     def settle(self, sources: Tensor, targets: Sequence[Target]) -> list[Target]:
         """Looks for the vectors least like the sources, ``(B, D)``."""
         settled: list[Target] = [{}] * len(targets)
         for sex in {target["sex"] for target in targets}:
             items = [i for i, target in enumerate(targets) if target["sex"] == sex]
-            places, pool = self._places_of(sex), self._prepare(sex)
+            places, pool = self._places_of(sex), self._prepare(sex, sources.device)
             ranks = [targets[i].get("ranks", [0]) for i in items]
-            found = farthest(
-                sources[items].float(), pool.to(sources.device), 1 + max(map(max, ranks))
-            )
+            found = farthest(sources[items].float(), pool, 1 + max(map(max, ranks)))
             for i, row, wanted in zip(items, found.tolist(), ranks, strict=True):
                 rows = [self._rows[places[row[rank]]] for rank in wanted]
                 settled[i] = _settled(targets[i], rows)
@@ -300,14 +287,24 @@ def _settled(target: Target, rows: Sequence[tuple[str, int]]) -> Target:
 
 def _window(target: Mapping[str, Any]) -> float:
     window = target.get("window")
-    if not isinstance(window, float | int) or not 0 <= window < 1:
+    if not (isinstance(window, float) or is_whole(window)) or not 0 <= window < 1:
         raise ConfigError(f"target: window {window!r}; a number from 0 up to but not 1 is due.")
     return float(window)
 
 
+def _sex(target: Mapping[str, Any]) -> str | None:
+    sex = target["sex"]
+    if sex not in (None, *OTHER_SEX):
+        raise ConfigError(f"target: sex {sex!r}; 'f', 'm', or None for any is due.")
+    return cast("str | None", sex)
+
+
+def _some(name: str, values: object) -> None:
+    if not isinstance(values, list | tuple) or not values:
+        raise ConfigError(f"target: {name} {values!r}; a list of at least one is due.")
+
+
 def _numbers(name: str, values: Any, end: int) -> None:
-    whole = isinstance(values, Sequence) and all(
-        isinstance(value, int) and not isinstance(value, bool) for value in values
-    )
+    whole = isinstance(values, Sequence) and all(map(is_whole, values))
     if not whole or not all(0 <= value < end for value in values):
         raise ConfigError(f"target: {name} {values!r}; numbers from 0 to {end - 1} are due.")

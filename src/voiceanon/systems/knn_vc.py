@@ -8,7 +8,6 @@ T19-1 (KNNS) of the VoicePrivacy Challenge 2024 (results paper, section 5).
 from __future__ import annotations
 
 import json
-import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from torch import Tensor
 from voiceanon.anonymizer import Anonymizer
 from voiceanon.audio.level import LevelMeter
 from voiceanon.audio.loudness import LoudnessMeter, loudness_gain, mean_loudness
-from voiceanon.batching import pad, plan_batches, unpad
+from voiceanon.batching import unpad
 from voiceanon.components.content.wavlm import WavLM
 from voiceanon.components.content.wavlm_config import (
     HOP_SAMPLES,
@@ -34,11 +33,11 @@ from voiceanon.components.selection.neighbours import PreparedPool, match
 from voiceanon.components.selection.targets import Rule, candidates, check_rule, draw_speaker
 from voiceanon.components.vocoder.hifigan import HiFiGan, HiFiGanConfig
 from voiceanon.components.weight_norm import fold_entries
-from voiceanon.devices import arithmetic
 from voiceanon.errors import ConfigError
 from voiceanon.hub.convert import load_strict, rename
-from voiceanon.hub.pool import Pool, read_pool
+from voiceanon.hub.pool import Pool
 from voiceanon.hub.read import part_of, read, state_of
+from voiceanon.systems.pools import as_pool, check_pool, require_pool, run_in_batches
 from voiceanon.systems.references import open_references
 from voiceanon.types import SystemInfo, Target
 
@@ -186,26 +185,10 @@ class KnnVC(Anonymizer):
         Args:
             pool: A `Pool`, the path of one, or reference speech by speaker name.
         """
-        if isinstance(pool, str | os.PathLike):
-            pool = read_pool(pool)
-        if isinstance(pool, Mapping):
-            pool = self.make_pool(pool)
-        if not isinstance(pool, Pool):
-            raise ConfigError(
-                f"pool: expected a pool, its path or a dictionary of reference speech, got "
-                f"{type(pool).__name__}."
-            )
-        if pool.width != self.wavlm.config.width:
-            raise ConfigError(
-                f"pool: its features have {pool.width} values, those of {self.info.id} "
-                f"{self.wavlm.config.width}; build the pool with this system."
-            )
-        for name, own in self._made_with().items():
-            if pool.facts.get(name, own) != own:
-                raise ConfigError(
-                    f"pool: its features were made with {name} {pool.facts[name]}, this system has "
-                    f"{own}; build the pool with this system."
-                )
+        pool = as_pool(pool, self.make_pool)
+        check_pool(
+            pool, width=self.wavlm.config.width, made_with=self._made_with(), system=self.info.id
+        )
         self.pool = pool
         self.weight_digests = {**self.weight_digests, "pool": pool.digest()}
         self._prepared.clear()
@@ -248,23 +231,18 @@ class KnnVC(Anonymizer):
         }
         return Pool(features, dict(sexes or {}), facts)
 
-    @torch.inference_mode()
     def _encode(self, waves: Sequence[Tensor]) -> Tensor:
         """Features of waves, one after the other, ``(M, D)`` on the CPU."""
         dtype: torch.dtype = getattr(torch, self.config.pool_dtype)
-        features: list[Tensor] = [Tensor()] * len(waves)
-        capacity = self.batch_seconds * self.sample_rate
-        for batch in plan_batches([len(wave) for wave in waves], capacity):
-            padded, lengths = pad([waves[index] for index in batch], self.device)
-            with arithmetic(self.precision, self.device):
-                frames = unpad(*self.wavlm(padded, lengths))
-            for index, result in zip(batch, frames, strict=True):
-                features[index] = result.to("cpu", dtype)
-        return torch.cat(features)
+
+        def frames_of(batch: Tensor, lengths: Tensor) -> list[Tensor]:
+            return [frames.to("cpu", dtype) for frames in unpad(*self.wavlm(batch, lengths))]
+
+        return torch.cat(run_in_batches(self, waves, frames_of))
 
     def draw_target(self, generator: torch.Generator, speaker: str | None) -> Target:
         """Draws a speaker of the pool with one number; all that the rule allows are as likely."""
-        pool = self._require_pool()
+        pool = require_pool(self)
         source_sex = None if speaker is None else self.config.source_sexes.get(speaker)
         sexes = {name: pool.sex(name) for name in pool.names}
         allowed = candidates(sexes, self.config.selection, source_sex)
@@ -272,7 +250,7 @@ class KnnVC(Anonymizer):
 
     def parse_target(self, target: object) -> Target:
         """Accepts the name of a speaker of the pool, or ``{"speaker": name}``."""
-        pool = self._require_pool()
+        pool = require_pool(self)
         name = target.get("speaker") if isinstance(target, Mapping) else target
         if not isinstance(name, str) or name not in pool.features:
             raise ConfigError(
@@ -281,21 +259,11 @@ class KnnVC(Anonymizer):
             )
         return {"speaker": name}
 
-    def _require_pool(self) -> Pool:
-        if self.pool is None:
-            raise ConfigError(
-                f"pool: {self.info.id} needs target speakers. Make a pool from one folder of "
-                f"recordings per speaker with 'voiceanon pool build SRC pool.safetensors --system "
-                f"{self.info.id}' and load with pool='pool.safetensors', or pass reference speech: "
-                "pool={'name': [wav, ...]}."
-            )
-        return self.pool
-
     def _prepare(self, speaker: str) -> PreparedPool:
         """Frames of a speaker on the device; the most recently used stay there."""
         prepared = self._prepared.get(speaker)
         if prepared is None or prepared.frames.device != self.device:
-            frames = self._require_pool().features[speaker].to(self.device)
+            frames = require_pool(self).features[speaker].to(self.device)
             prepared = PreparedPool.prepare(frames, dtype=frames.dtype)
         self._prepared[speaker] = prepared
         self._prepared.move_to_end(speaker)

@@ -23,13 +23,13 @@ from voiceanon.components.content.tdnnf import (
     TdnnfBottleneck,
     TdnnfLayer,
     edge_frames,
-    repeat_edges,
 )
 from voiceanon.components.content.wav2vec2 import (
     TORCHAUDIO_RENAMES,
     Wav2Vec2,
     Wav2Vec2Sizes,
 )
+from voiceanon.components.edges import repeat_edges
 from voiceanon.components.weight_norm import FOLDED, SPELLINGS
 from voiceanon.errors import ConfigError, WeightsError
 

@@ -145,23 +145,3 @@ def edge_frames(layers: Sequence[tuple[int, int]]) -> int:
         reach += (context - 1) * step
         step *= stride
     return reach // 2
-
-
-def repeat_edges(x: Tensor, lengths: Tensor, before: int, after: int) -> Tensor:
-    """Repeats the first and the last frame of every item of a batch.
-
-    Args:
-        x: ``(B, N, D)``. What lies behind an item's length is not looked at.
-        lengths: Frames of each item, int64 ``(B,)``, at least 1.
-        before: Copies of the first frame.
-        after: Copies of the last frame, right behind it. What follows is copies, too.
-
-    Returns:
-        ``(B, before + N + after, D)``.
-    """
-    batch, frames, _ = x.shape
-    places = torch.arange(-before, frames + after, device=x.device).clamp_min(0)
-    index = torch.minimum(places, lengths[:, None] - 1)
-    index = index + frames * torch.arange(batch, device=x.device)[:, None]
-    # Copying whole rows is faster than a gather of single values.
-    return x.flatten(0, 1).index_select(0, index.flatten()).view(*index.shape, -1)

@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from voiceanon.components.kaldi_layers import ContextAffine, RunningNorm
+from voiceanon.components.kaldi_layers import ContextAffine, RunningNorm, splice
+from voiceanon.components.rows import take_rows
 from voiceanon.errors import WeightsError
 
 SHIFTS = (1, 1, 1, 0, *(3,) * 12)
@@ -102,12 +103,9 @@ class TdnnfBottleneckNet(nn.Module):
 
     def first_affine(self, x: Tensor, ivector: Tensor) -> Tensor:
         """Turns chunks ``(M, N, C)`` and their i-vectors ``(M, S)`` into ``(M, N - 2, H)``."""
-        kept = x.shape[1] + FIRST_OFFSETS[0] - FIRST_OFFSETS[-1]
-        starts = (offset - FIRST_OFFSETS[0] for offset in FIRST_OFFSETS)
-        spliced = [x[:, start : start + kept] for start in starts]
-        told = ivector[:, None].expand(-1, kept, -1)
-        affine = self.get_submodule("lda.tdnn1.affine")
-        return cast(Tensor, affine(torch.cat([*spliced, told], dim=2)))
+        spliced = splice(x, FIRST_OFFSETS)
+        told = ivector[:, None].expand(-1, spliced.shape[1], -1)
+        return cast(Tensor, self.get_submodule(_FIRST)(torch.cat([spliced, told], dim=2)))
 
     def first_norm(self, x: Tensor) -> Tensor:
         """Applies ReLU and batch norm of the first layer to ``(M, N, H)``."""
@@ -213,17 +211,13 @@ def _chunks(feats: Tensor, frames: Tensor, ivectors: Tensor) -> tuple[Tensor, Te
     Returns:
         ``(B K, CHUNK_FRAMES + 2 CONTEXT_FRAMES, C)`` and ``(B K, S)``.
     """
-    batch, longest, width = feats.shape
     device = feats.device
-    starts = torch.arange(0, longest, CHUNK_FRAMES, device=device)
+    starts = torch.arange(0, feats.shape[1], CHUNK_FRAMES, device=device)
     places = torch.arange(-CONTEXT_FRAMES, CHUNK_FRAMES + CONTEXT_FRAMES, device=device)
     index = (starts[:, None] + places).clamp_min(0)
-    index = torch.minimum(index, frames[:, None, None] - 1)
-    items = torch.arange(batch, device=device)[:, None]
-    rows = index + longest * items[..., None]
-    chunks = feats.float().flatten(0, 1).index_select(0, rows.flatten())
+    chunks = take_rows(feats.float(), torch.minimum(index, frames[:, None, None] - 1))
     own = (frames[:, None] - starts).clamp(1, CHUNK_FRAMES)
     middle = (starts + (own - 1) // 2) // IVECTOR_PERIOD
     last = (frames - 1) // IVECTOR_PERIOD
-    chosen = ivectors.float()[items, torch.minimum(middle, last[:, None])]
-    return chunks.view(-1, len(places), width), chosen.flatten(0, 1)
+    chosen = take_rows(ivectors.float(), torch.minimum(middle, last[:, None]))
+    return chunks.flatten(0, 1), chosen.flatten(0, 1)

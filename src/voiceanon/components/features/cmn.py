@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from voiceanon.components.rows import take_rows
+
 WINDOW_FRAMES = 300
 """Frames of the window: 3 s."""
 
@@ -36,10 +38,5 @@ def subtract_sliding_mean(
     sums = F.pad(kept.double().cumsum(1), (0, 0, 1, 0))
     start = torch.minimum(steps - window // 2, count - window).clamp_min(0)
     end = torch.minimum(start + window, count)
-    total = _rows(sums, end) - _rows(sums, start)
+    total = take_rows(sums, end) - take_rows(sums, start)
     return (kept - total / (end - start)[..., None]).to(features.dtype)
-
-
-def _rows(values: Tensor, index: Tensor) -> Tensor:
-    """Rows ``(B, N, D)`` of ``(B, M, D)`` at ``(B, N)``."""
-    return values.gather(1, index[..., None].expand(-1, -1, values.shape[2]))

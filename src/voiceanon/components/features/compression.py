@@ -11,6 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from voiceanon.components.rows import take_rows
+
 SHORT_ROWS = 8
 """Matrices with as many rows or fewer keep two bytes per value."""
 
@@ -76,7 +78,7 @@ def _anchors(x: Tensor, frames: Tensor, low: Tensor, span: Tensor) -> Tensor:
     quarter = frames // 4
     ranks = torch.stack((0 * frames, quarter, 3 * quarter, frames - 1), dim=1)
     ordered = x.sort(dim=1).values
-    levels = _levels(ordered.gather(1, ranks[..., None].expand(-1, -1, x.shape[2])), low, span)
+    levels = _levels(take_rows(ordered, ranks), low, span)
     rising = [levels[:, 0].clamp_max(LEVELS - 3)]
     for place in range(1, len(ANCHOR_STEPS) + 1):
         above = torch.maximum(levels[:, place], rising[-1] + 1)

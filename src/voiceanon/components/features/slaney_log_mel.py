@@ -10,6 +10,8 @@ import torch
 import torchaudio
 from torch import Tensor, nn
 
+from voiceanon.components.edges import reflect_edges
+
 SAMPLE_RATE = 16_000
 """Hz."""
 
@@ -80,8 +82,7 @@ def frame_count(samples: Tensor) -> Tensor:
 def mirrored_frames(wav: Tensor, lengths: Tensor) -> Tensor:
     """Cuts recordings into overlapping frames, each around a multiple of `HOP_SAMPLES`.
 
-    Every recording is mirrored at its own ends, the outermost samples not repeated, and back and
-    forth where it is shorter than half a frame.
+    Every recording is mirrored at its own ends; see `reflect_edges`.
 
     Args:
         wav: ``(B, T)``. The values in the padding do not matter.
@@ -90,11 +91,4 @@ def mirrored_frames(wav: Tensor, lengths: Tensor) -> Tensor:
     Returns:
         ``(B, N, FFT_SAMPLES)`` with ``N = 1 + T // HOP_SAMPLES``, of the type of ``wav``.
     """
-    size = wav.shape[1] // HOP_SAMPLES * HOP_SAMPLES + FFT_SAMPLES
-    places = torch.arange(size, device=wav.device) - FFT_SAMPLES // 2
-    last = lengths[:, None] - 1
-    # A recording of one sample has no way to go, but remainders need one.
-    there_and_back = (2 * last).clamp_min(1)
-    index = places.remainder(there_and_back)
-    index = torch.minimum(index, there_and_back - index).clamp_max(last)
-    return wav.gather(1, index).unfold(1, FFT_SAMPLES, HOP_SAMPLES)
+    return reflect_edges(wav, lengths, FFT_SAMPLES // 2).unfold(1, FFT_SAMPLES, HOP_SAMPLES)

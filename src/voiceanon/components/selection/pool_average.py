@@ -1,4 +1,4 @@
-"""Pseudo-speakers of B1: the mean of some of the pool's speakers that are far from the source.
+"""Who may be averaged to a pseudo-speaker of B1: speakers of a pool that are far from the source.
 
 Source: specification sheet of B1, section 9. What is compared, and how, is the caller's: scores are
 higher for speakers that are more alike (`speaker.plda`, `cosine_scores`).
@@ -6,7 +6,6 @@ higher for speakers that are more alike (`speaker.plda`, `cosine_scores`).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -94,56 +93,3 @@ def allowed_speakers(sexes: Sequence[str], wanted: Sequence[str], device: torch.
     """
     allowed = [[not sex or sex == own for own in sexes] for sex in wanted]
     return torch.tensor(allowed, device=device)
-
-
-def average(pool: Tensor, ranked: Tensor, ranks: Tensor) -> Tensor:
-    """Averages the speakers at the drawn ranks.
-
-    Args:
-        pool: Vectors as they are, not normalised, ``(P, D)``.
-        ranked: Result of `candidates`, ``(S, N)``.
-        ranks: Drawn ranks, int64 ``(S, n)``, each below N; they are added up in this order.
-
-    Returns:
-        float64 ``(S, D)``.
-    """
-    chosen = exact(pool)[ranked.gather(1, ranks)]
-    # A running sum keeps the order, on which the last bit depends.
-    return chosen.cumsum(1)[:, -1] / ranks.shape[1]
-
-
-def published_ranks(
-    seed: str, count: int = CANDIDATES, n: int = AVERAGED, *, draw: int = 0
-) -> list[int]:
-    """Ranks as the published program draws them.
-
-    It never turns the seed of its command line into a number, and Python's generator starts
-    otherwise from a text than from an integer.
-
-    Args:
-        seed: Such as ``"0"``, one for each set of data.
-        count: Candidates.
-        n: Ranks that are drawn.
-        draw: Number of the draw from this seed: that of the speaker, or of the utterance, in the
-            order of the lists, from 0.
-
-    Returns:
-        Different ranks from 0 to ``count - 1``, in the order in which they are drawn.
-
-    Raises:
-        ConfigError: Fewer candidates than ranks, or a seed that is no text.
-    """
-    if not isinstance(seed, str):
-        raise ConfigError(
-            f"selection: the published draw takes its seed as text, got {type(seed).__name__}; "
-            "use '0' for the 0 of the published recipe."
-        )
-    if not 0 < n <= count:
-        raise ConfigError(
-            f"selection: {n} different ranks of {count} candidates are asked for; 1 to {count} "
-            "can be drawn."
-        )
-    generator = random.Random(seed)
-    for _ in range(draw):
-        generator.sample(range(count), n)
-    return generator.sample(range(count), n)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from voiceanon.components.content.tdnnf import repeat_edges
+from voiceanon.components.edges import repeat_edges
 from voiceanon.components.speaker.conjugate_gradient import approach
 from voiceanon.components.speaker.ivector_config import IvectorConfig
 

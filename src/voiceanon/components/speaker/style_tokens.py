@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from voiceanon.components.rows import take_rows
+
 WINDOW_FRAMES = 256
 """Frames of log-mel that the encoder sees, 4.1 s (section 4)."""
 
@@ -152,4 +154,4 @@ def style_window(mel: Tensor, frames: Tensor, fractions: Tensor) -> Tensor:
     first = torch.minimum(first, (starts - 1).clamp_min(0))
     steps = torch.arange(WINDOW_FRAMES, device=mel.device)
     rows = (first[:, None] + steps) % frames[:, None]
-    return mel.gather(1, rows[..., None].expand(-1, -1, mel.shape[2]))
+    return take_rows(mel, rows)

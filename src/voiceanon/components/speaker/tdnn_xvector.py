@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from voiceanon.components.kaldi_layers import AffineReluNorm, ContextAffine
+from voiceanon.components.rows import take_rows
 from voiceanon.errors import WeightsError
 
 CONTEXTS = ((-2, -1, 0, 1, 2), (-2, 0, 2), (-3, 0, 3), (0,), (0,))
@@ -180,7 +181,7 @@ def _chunks(
         frames in each, 0 for chunks behind a recording, int64 ``(B, K)``; and the frames with
         those that fill it up, int64 ``(B, K)``.
     """
-    batch, longest, width = feats.shape
+    longest = feats.shape[1]
     size = min(chunk_frames, longest)
     starts = torch.arange(0, longest, size, device=feats.device)
     own = (frames[:, None] - starts).clamp(0, size)
@@ -191,6 +192,4 @@ def _chunks(
     index = starts[:, None] + torch.minimum(index, (own - 1).clamp_min(0)[..., None])
     # Chunks behind a recording, which get no weight, repeat its last frame: padding may be NaN.
     index = torch.minimum(index, frames[:, None, None] - 1)
-    rows = index + longest * torch.arange(batch, device=feats.device)[:, None, None]
-    chunks = feats.float().flatten(0, 1).index_select(0, rows.flatten())
-    return chunks.view(*index.shape, width), own, filled
+    return take_rows(feats.float(), index), own, filled

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from voiceanon.components.rows import take_rows
+
 ENERGY_THRESHOLD = 5.5
 """Constant part of the threshold, a natural logarithm of energies of 16-bit samples
 (``--vad-energy-threshold``)."""
@@ -61,8 +63,7 @@ def select_voiced(features: Tensor, frames: Tensor, voiced: Tensor) -> tuple[Ten
     inside = torch.arange(features.shape[1], device=features.device) < frames[:, None]
     kept = torch.where(voiced.any(1, keepdim=True), voiced, inside)
     order = kept.logical_not().byte().argsort(dim=1, stable=True)
-    index = order[..., None].expand(-1, -1, features.shape[2])
-    return features.gather(1, index), kept.sum(1)
+    return take_rows(features, order), kept.sum(1)
 
 
 def _neighbours(marks: Tensor) -> Tensor:

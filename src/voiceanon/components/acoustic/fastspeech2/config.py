@@ -99,7 +99,7 @@ class FastSpeech2Config:
             shapes: By published entry name.
 
         Raises:
-            WeightsError: An entry that tells a size is not there.
+            WeightsError: An entry that tells a size is not there, or has another number of sizes.
         """
         try:
             hidden, symbol = shapes["encoder.embed.0.weight"]
@@ -133,6 +133,11 @@ class FastSpeech2Config:
             raise WeightsError(
                 f"FastSpeech2: the entry {error} is missing; take the published file."
             ) from None
+        except (IndexError, ValueError) as error:
+            raise WeightsError(
+                "FastSpeech2: an entry from which a size is read has another number of dimensions "
+                f"than the published one ({error}); take the published file."
+            ) from error
 
 
 def _count(names: Iterable[str], pattern: str) -> int:

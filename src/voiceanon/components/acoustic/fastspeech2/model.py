@@ -15,6 +15,7 @@ from voiceanon.components.acoustic.fastspeech2.config import FastSpeech2Config
 from voiceanon.components.acoustic.fastspeech2.conformer import Conformer, Encoder
 from voiceanon.components.acoustic.fastspeech2.post_net import PostNet
 from voiceanon.components.acoustic.fastspeech2.predictors import Predictor
+from voiceanon.components.rows import take_rows
 from voiceanon.components.text.articulatory import VOICED
 
 
@@ -134,4 +135,4 @@ def regulate(hidden: Tensor, durations: Tensor) -> tuple[Tensor, Tensor]:
     steps = torch.arange(int(frames.max()), device=hidden.device)
     symbol = torch.searchsorted(ends, steps.expand(len(ends), -1).contiguous(), right=True)
     symbol = symbol.clamp_max(durations.shape[1] - 1)
-    return hidden.gather(1, symbol[..., None].expand(-1, -1, hidden.shape[2])), frames
+    return take_rows(hidden, symbol), frames

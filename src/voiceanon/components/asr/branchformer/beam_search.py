@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from voiceanon.components.asr.branchformer.ancestry import Ancestry
-from voiceanon.components.asr.branchformer.config import BLANK
+from voiceanon.components.asr.branchformer.config import BLANK, is_whole
 from voiceanon.components.asr.branchformer.ctc_prefix import CtcPrefixScorer
 from voiceanon.components.asr.branchformer.decoder import Decoder
 from voiceanon.components.asr.branchformer.hypotheses import Choice, History, SearchResult
@@ -55,11 +55,14 @@ class SearchOptions:
         Raises:
             ConfigError: One of them is out of range.
         """
-        if self.beam < 1:
-            raise ConfigError(f"Recogniser: the beam is {self.beam}; it must be at least 1.")
-        if not 0.0 < self.ctc_weight < 1.0:
+        if not is_whole(self.beam) or self.beam < 1:
             raise ConfigError(
-                f"Recogniser: the weight of CTC is {self.ctc_weight}; it must lie between 0 and 1."
+                f"Recogniser: the beam is {self.beam!r}; it must be a whole number of at least 1."
+            )
+        weight = self.ctc_weight
+        if not isinstance(weight, float | int) or not 0.0 < weight < 1.0:
+            raise ConfigError(
+                f"Recogniser: the weight of CTC is {weight!r}; it must lie between 0 and 1."
             )
 
 

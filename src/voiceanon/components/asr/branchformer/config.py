@@ -7,9 +7,10 @@ training recipe of the release (B3's `train_asr_branchformer.yaml`) for the defa
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 from voiceanon.errors import ConfigError
 
@@ -127,8 +128,11 @@ class PhoneRecognizerConfig:
         """
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type == "int" and value < 1:
-                raise ConfigError(f"Recogniser: {field.name} is {value!r}; it must be at least 1.")
+            if field.type == "int" and (not is_whole(value) or value < 1):
+                raise ConfigError(
+                    f"Recogniser: {field.name} is {value!r}; it must be a whole number of at least "
+                    "1."
+                )
         for name in ("gated_kernel", "merge_kernel"):
             if getattr(self, name) % 2 == 0:
                 raise ConfigError(
@@ -200,12 +204,24 @@ class PhoneRecognizerConfig:
         )
 
 
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number, which True and False are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    """A setting in few words: YAML can say by references what takes gigabytes to show."""
+    short = reprlib.Repr()
+    short.maxlevel = 2
+    return short.repr(value)
+
+
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     if value not in allowed:
         choice = " or ".join(repr(one) for one in allowed)
         raise ConfigError(
-            f"Recogniser: the setting {name!r} is {value!r}; only {choice} is supported. Use an "
-            "archive with such a network."
+            f"Recogniser: the setting {name!r} is {_shown(value)}; only {choice} is "
+            "supported. Use an archive with such a network."
         )
     return value
 
@@ -215,6 +231,11 @@ def _section(
 ) -> Mapping[str, Any]:
     """Gives one part of the settings, whose values for which there is no choice fit."""
     section = settings.get(name) or {}
+    if not isinstance(section, Mapping):
+        raise ConfigError(
+            f"Recogniser: the setting {name!r} is {_shown(section)}; settings by name are "
+            "due, as published archives have them."
+        )
     for key, (built, default) in fixed.items():
         _one_of(f"{name}.{key}", section.get(key, default), (built,))
     return section
@@ -226,10 +247,11 @@ def _vocabulary(tokens: Any) -> int:
     Raises:
         ConfigError: They are no list, or do not begin and end as the search needs them.
     """
-    if not isinstance(tokens, list | tuple) or not tokens:
+    listed = isinstance(tokens, list | tuple) and bool(tokens)
+    if not listed or not all(isinstance(token, str) for token in tokens):
         raise ConfigError(
-            f"Recogniser: the setting 'token_list' is {tokens!r}; a list of tokens is needed, as "
-            "published archives have it."
+            f"Recogniser: the setting 'token_list' is {_shown(tokens)}; a list of tokens is "
+            "needed, each of them text, as published archives have it."
         )
     if tokens[0] != BLANK_TOKEN or tokens[-1] != END_TOKEN:
         raise ConfigError(

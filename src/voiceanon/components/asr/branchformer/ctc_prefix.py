@@ -27,7 +27,7 @@ from torch import Tensor
 from voiceanon.components.asr.branchformer.config import BLANK
 
 LOG_ZERO = -1e10
-"""Stands for the logarithm of 0 (sheet, section 6)."""
+"""Stands for the logarithm of 0 (specification sheet, section 6)."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from voiceanon.components.edges import reflect_edges
+
 LEAST_POWER = 1e-10
 """Smaller values of the mel spectrum are raised to this."""
 
@@ -45,14 +47,14 @@ class MelFrontEnd(nn.Module):
         Args:
             wav: float32 ``(B, T)``, 16 kHz, full scale 1.0. What lies behind a length does not
                 matter.
-            lengths: Samples of each recording, int64 ``(B,)``, more than half a window.
+            lengths: Samples of each recording, int64 ``(B,)``, at least 1.
 
         Returns:
             Natural logarithms of power, float32 ``(B, N, mel_bins)``, and the frames of each
             recording, int64 ``(B,)``. Rows after those are finite and have no meaning.
         """
         with torch.autocast(wav.device.type, enabled=False):
-            wave = reflect_ends(wav.float(), lengths, self.fft_samples // 2)
+            wave = reflect_edges(wav.float(), lengths, self.fft_samples // 2)
             spectrum = torch.stft(
                 wave,
                 self.fft_samples,
@@ -105,21 +107,3 @@ class UtteranceNormalization(nn.Module):
         total = frames.masked_fill(outside, 0.0).sum(1, keepdim=True)
         mean = total / valid.sum(1)[:, None, None].clamp_min(1)
         return (frames - mean).masked_fill(outside, 0.0)
-
-
-def reflect_ends(wav: Tensor, lengths: Tensor, samples: int) -> Tensor:
-    """Puts the mirrored beginning and end of each recording around it.
-
-    Args:
-        wav: ``(B, T)``. What lies behind a length does not matter.
-        lengths: int64 ``(B,)``, more than ``samples``.
-        samples: How many to put on each side; the sample at the mirror is not repeated.
-
-    Returns:
-        ``(B, T + 2 samples)``, 0 from behind a recording's mirrored end on.
-    """
-    place = torch.arange(-samples, wav.shape[1] + samples, device=wav.device).abs()
-    last = lengths[:, None] - 1
-    mirrored = last - (place - last).abs()
-    outside = place > last + samples
-    return wav.gather(1, mirrored.clamp_min(0)).masked_fill(outside, 0.0)

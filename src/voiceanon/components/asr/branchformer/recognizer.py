@@ -99,6 +99,7 @@ class PhoneRecognizer(nn.Module):
             does not depend on the rest of the batch.
         """
         texts = [""] * len(wav)
+        # Texts are put together on the host, and only where there is something to search.
         long = [row for row, n in enumerate(lengths.tolist()) if n >= self.fewest_samples]
         if not long:
             return texts

@@ -15,25 +15,20 @@ RATE = 16_000
 CHANNELS = 64
 """Width of the context and of the filter blocks."""
 
-HARMONIC_BLOCKS = 5
-"""Filter blocks, one behind the other, of the harmonic branch; the noise branch has one."""
-
-HARMONIC_CONVOLUTIONS = 10
-"""Convolutions of each of those blocks; dilations are 1, 2, 4, ..."""
-
-NOISE_CONVOLUTIONS = 5
-"""The same of the block of the noise branch."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class HnSincNsfConfig:
-    """What differs between published files (specification sheet of B1, sections 1.2, 11 and 13).
+    """Sizes; the defaults are those of B1 (specification sheet of B1, sections 1.2, 11 and 13).
 
     Attributes:
         input_width: Features per frame, with the speaker's vector and F0: 256 + 512 + 1 in B1, with
             other x-vectors 256 + 256 + 1, behind the acoustic model of B1.a 80 + 512 + 1.
         hop_samples: Samples per frame.
         harmonics: Sines of the source.
+        harmonic_blocks: Filter blocks, one behind the other, of the harmonic branch; the noise
+            branch has one.
+        harmonic_convolutions: Convolutions of each of those blocks; dilations are 1, 2, 4, ...
+        noise_convolutions: The same of the block of the noise branch.
         noise_scale: Factor behind the convolutions of the noise branch where no file sets it: 0.2,
             in B1.a 0.1.
     """
@@ -41,6 +36,9 @@ class HnSincNsfConfig:
     input_width: int = 769
     hop_samples: int = 160
     harmonics: int = 8
+    harmonic_blocks: int = 5
+    harmonic_convolutions: int = 10
+    noise_convolutions: int = 5
     noise_scale: float = 0.2
 
     @classmethod
@@ -48,16 +46,42 @@ class HnSincNsfConfig:
         """Reads the sizes off a state dict with the published names.
 
         Raises:
-            WeightsError: It lacks the entries that tell them.
+            WeightsError: It lacks the entries that tell them, or they are of another kind.
         """
-        names = ("input_mean", "m_cond.l_upsamp.l_ave1.weight", "m_source.l_linear.weight")
+        names = (
+            "input_mean",
+            "m_cond.l_upsamp.l_ave1.weight",
+            "m_source.l_linear.weight",
+            f"{_HARMONIC}0.l_convs.0.weight",
+            f"{_NOISE}0.l_convs.0.weight",
+        )
         missing = [name for name in names if name not in entries]
         if missing:
             raise WeightsError(
                 f"hn-sinc-NSF: the weights have no entry {missing[0]!r}; a file of this generator, "
                 "such as trained_network_G.pt, has it. Check that it is not another network's."
             )
-        width, average, linear = (entries[name] for name in names)
+        width, average, linear = (entries[name] for name in names[:3])
+        for name, entry, sizes in zip(names, (width, average, linear), (1, 3, 2), strict=False):
+            if entry.ndim != sizes or 0 in entry.shape:
+                raise WeightsError(
+                    f"hn-sinc-NSF: the entry {name!r} has the shape {tuple(entry.shape)}; {sizes} "
+                    "sizes above 0 are due. Check that it is not another network's."
+                )
         return cls(
-            input_width=width.shape[0], hop_samples=average.shape[-1], harmonics=linear.shape[-1]
+            input_width=width.shape[0],
+            hop_samples=average.shape[-1],
+            harmonics=linear.shape[-1],
+            harmonic_blocks=_count(entries, _HARMONIC),
+            harmonic_convolutions=_count(entries, f"{_HARMONIC}0.l_convs."),
+            noise_convolutions=_count(entries, f"{_NOISE}0.l_convs."),
         )
+
+
+_HARMONIC, _NOISE = "m_filter.l_har_blocks.", "m_filter.l_noi_blocks."
+
+
+def _count(entries: Mapping[str, Tensor], prefix: str) -> int:
+    """Layers whose numbers stand behind the prefix in names of entries."""
+    ends = (name.removeprefix(prefix) for name in entries if name.startswith(prefix))
+    return len({end.split(".")[0] for end in ends})

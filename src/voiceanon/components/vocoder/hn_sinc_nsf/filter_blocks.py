@@ -12,12 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from voiceanon.components.vocoder.hn_sinc_nsf.config import (
-    CHANNELS,
-    HARMONIC_BLOCKS,
-    HARMONIC_CONVOLUTIONS,
-    NOISE_CONVOLUTIONS,
-)
+from voiceanon.components.vocoder.hn_sinc_nsf.config import CHANNELS, HnSincNsfConfig
 
 KERNEL = 3
 """Taps of each convolution."""
@@ -81,12 +76,14 @@ class FilterBlock(nn.Module):
 class FilterBlocks(nn.Module):
     """The blocks of both branches."""
 
-    def __init__(self, noise_scale: float) -> None:
+    def __init__(self, config: HnSincNsfConfig) -> None:
         super().__init__()
         self.l_har_blocks = nn.ModuleList(
-            FilterBlock(HARMONIC_CONVOLUTIONS, HARMONIC_SCALE) for _ in range(HARMONIC_BLOCKS)
+            FilterBlock(config.harmonic_convolutions, HARMONIC_SCALE)
+            for _ in range(config.harmonic_blocks)
         )
-        self.l_noi_blocks = nn.ModuleList([FilterBlock(NOISE_CONVOLUTIONS, noise_scale)])
+        noise = FilterBlock(config.noise_convolutions, config.noise_scale)
+        self.l_noi_blocks = nn.ModuleList([noise])
 
 
 def _tanh_(x: Tensor) -> Tensor:

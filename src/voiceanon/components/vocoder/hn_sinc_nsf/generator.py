@@ -48,7 +48,7 @@ class HnSincNsf(nn.Module):
         self.register_buffer("output_std", torch.ones(1))
         self.m_cond = Condition(config)
         self.m_source = Source(config)
-        self.m_filter = FilterBlocks(config.noise_scale)
+        self.m_filter = FilterBlocks(config)
 
     def draw_noise(self, frames: Tensor, generators: Sequence[torch.Generator]) -> NsfNoise:
         """Draws the random numbers of `forward`; see `noise.draw_noise`."""

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from voiceanon.components.rows import take_rows
+
 NEIGHBOURS = 3
 """Frames that a sample is made from: its own, the one before and the one behind."""
 
@@ -60,7 +62,7 @@ def neighbours(x: Tensor, frames: Tensor) -> Tensor:
     last = (frames - 1)[:, None]
     places = [(time + step).clamp_min(0).minimum(last) for step in (-1, 0, 1)]
     # The frame before the one behind an item's end is of no use, but must not be out of range.
-    return torch.stack([x.gather(1, p[..., None].expand(-1, -1, x.shape[2])) for p in places])
+    return torch.stack([take_rows(x, p) for p in places])
 
 
 def combine(near: Tensor, weights: Tensor) -> Tensor:
