@@ -378,6 +378,13 @@ def test_other_weights_are_refused():
         HnSincNsfConfig.from_entries({"conv_pre.weight": torch.zeros(1)})
 
 
+def test_blocks_without_end_are_refused():
+    entries = HnSincNsf(HnSincNsfConfig(harmonic_blocks=1)).state_dict()
+    entries |= {f"m_filter.l_har_blocks.0.l_convs.{i}.weight": torch.ones(1) for i in range(40)}
+    with pytest.raises(WeightsError, match="40 convolutions in a block"):
+        HnSincNsfConfig.from_entries(entries)
+
+
 def test_wrong_width_is_refused(b1b):
     with pytest.raises(ConfigError, match="593 features"):
         b1b.model(torch.zeros(1, 30, 593), b1b.f0, b1b.frames, random_numbers("zero"))

@@ -220,3 +220,35 @@ def test_no_path_is_handed_to_a_shell():
     package = Path(io.__file__).parents[1]
     for path in [*package.glob("corpus/*.py"), *package.glob("cli/*.py")]:
         assert not re.search(r"subprocess|os\.system|popen", path.read_text()), path
+
+
+class Choosy(Marked):
+    """Has a voice for some speakers only."""
+
+    known: tuple[str, ...] = ()
+
+    def draw_target(self, generator, speaker):
+        if speaker not in self.known:
+            raise ConfigError(f"sex: that of {speaker!r} is not known.")
+        return {}
+
+
+def test_no_voice_for_anybody_is_one_error_before_anything_is_written(tmp_path, corpus):
+    anon = Choosy()
+    with pytest.raises(ConfigError, match="sex"):
+        anonymize_folder(anon, corpus, tmp_path / "out", seed=7)
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_voice_for_some_fails_for_these_alone(tmp_path, corpus):
+    anon = Choosy()
+    anon.known = ("ann",)
+    result = anonymize_folder(anon, corpus, tmp_path / "out", seed=7)
+    assert [r.key for r in result.done] == ["ann/a1", "ann/a2"]
+    assert [r.key for r in result.failed] == ["ben/b1", "ben/deep/b2"]
+
+
+def test_voices_that_are_given_need_no_draw(tmp_path, corpus):
+    targets = {"ann/a1": {}, "ann/a2": {}, "ben/b1": {}, "ben/deep/b2": {}}
+    result = anonymize_folder(Choosy(), corpus, tmp_path / "out", seed=7, targets=targets)
+    assert len(result.done) == 4

@@ -4,6 +4,7 @@ import random
 import struct
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +138,8 @@ def test_every_truncation_is_an_error(tmp_path, kind):
         (b"\0BDV \4\xff\xff\xff\xff", kaldi.read_vector),
         (b"a \0BCM " + struct.pack("<2f2i", 0, 1, 1 << 30, 1 << 30), kaldi.read_ark),
         (b"a \0BCM2 " + struct.pack("<2f2i", 0, 1, -5, 3), kaldi.read_ark),
+        # A signalling NaN: NumPy warns when it is cast.
+        (b"a \0BCM2 \0\0\xa0\x7f" + struct.pack("<f2i", 1, 1, 1) + b"\0\0", kaldi.read_ark),
         (b"\0B<IvectorExtractor> <w> DM \4\0\0\0\0\4\0\0\0\0<w_vec> DV \4\0\0\0\0"
          b"<M> \4\xff\xff\xff\x7f", kaldi.read_ivector_extractor),
     ],
@@ -172,6 +175,28 @@ def test_what_is_wrong_is_said(tmp_path, old, new, words):
     (tmp_path / "x.raw").write_bytes(data.replace(old, new))
     with pytest.raises(WeightsError, match=rf"{tmp_path / 'x.raw'}: .*{words}"):
         kaldi.read_nnet3(tmp_path / "x.raw")
+
+
+def test_a_long_run_of_spaces_takes_no_time(tmp_path):
+    data = (FOLDER / "xvector_small.raw").read_bytes()
+    line = b"component-node name=x" + b" " * 300_000 + b"!"
+    (tmp_path / "x.raw").write_bytes(data.replace(b"input-node", line + b"\ninput-node", 1))
+    started = time.monotonic()
+    with pytest.raises(WeightsError, match="input of a node"):
+        kaldi.read_nnet3(tmp_path / "x.raw")
+    assert time.monotonic() - started < 10
+
+
+def test_many_normalisations_take_no_memory(tmp_path):
+    model = kaldi.read_nnet3(FOLDER / "xvector_small.raw")
+    old = model.components["tdnn1.batchnorm"]
+    one = {"Dim": 1 << 20, "BlockDim": 1, "StatsMean": torch.ones(1), "StatsVar": torch.ones(1)}
+    many = {f"x{i}": replace(old, name=f"x{i}", fields={**old.fields, **one}) for i in range(100)}
+    data = writer.nnet3(replace(model, components=model.components | many))
+    assert len(data) < 1 << 18
+    (tmp_path / "x.raw").write_bytes(data)
+    with pytest.raises(WeightsError, match="claim to have 104857"):
+        entries_of(tmp_path / "x.raw")
 
 
 def test_files_of_other_kinds_and_missing_ones(tmp_path):

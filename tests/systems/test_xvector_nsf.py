@@ -11,7 +11,7 @@ import signals
 import torch
 from golden import xvector_nsf_files as files
 
-from voiceanon import ConfigError, WeightsError, load, system_info
+from voiceanon import ConfigError, ConversionError, WeightsError, load, system_info
 from voiceanon.components.vocoder.hn_sinc_nsf import NsfNoise
 from voiceanon.hub.pool import Pool, write_pool
 from voiceanon.registry import system_config
@@ -37,13 +37,7 @@ TOLERANCE = 5e-4
 the steps of the lossy compression."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks lose more by waiting for a second thread than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -262,7 +256,7 @@ def test_too_few_candidates_are_an_error(folder):
     system = load("b1", weights=folder, device="cpu", source_sex="f")
     with pytest.raises(ConfigError, match="200 candidates are wanted, but the pool has 24 female"):
         system.anonymize(SHORT, seed=1)
-    with pytest.raises(ConfigError, match="the pool has 48  speakers"):
+    with pytest.raises(ConfigError, match="48 speakers; load with candidates=48 and averaged=48 "):
         system.parse_target({"ranks": [0], "sex": ""})
 
 
@@ -328,6 +322,8 @@ def test_a_pool_of_ones_own(folder, tmp_path):
     with torch.inference_mode():
         vector = system.networks.xvectors(*batch_of(speech["voice 2"]))
     assert torch.allclose(pool.features["voice 2"], vector, atol=1e-5)
+    # Else whoever lists the pool takes its rows for frames of speech.
+    assert pool.facts["rows"] == "x-vectors"
     before = system.anonymize(SHORT, seed=1)
     for given in (pool, tmp_path / "mine.safetensors"):
         write_pool(tmp_path / "mine.safetensors", pool)
@@ -337,7 +333,7 @@ def test_a_pool_of_ones_own(folder, tmp_path):
         assert report.weights["pool"] == pool.digest()
         assert not np.array_equal(result, before)
     system.use_pool(speech)
-    with pytest.raises(ConfigError, match="2 candidates are wanted, but the pool has 0 female"):
+    with pytest.raises(ConfigError, match="has 0 female speakers; take a larger pool, or tell"):
         system.anonymize(SHORT, seed=1)
 
 
@@ -403,6 +399,17 @@ def test_options_change_the_result(folder, system, options):
         ({"averaged": 0}, "averaged: 0 of 200"),
         ({"dither": -1.0}, "dither"),
         ({"dither": float("nan")}, "dither"),
+        ({"dither": float("inf")}, "dither: inf"),
+        ({"dither": "1"}, "dither: '1'"),
+        ({"source_sexes": "f"}, "source_sexes: .* got 'f'"),
+        ({"source_sexes": None}, "source_sexes: .* got None"),
+        ({"candidates": 200.0}, "candidates: 200.0; a whole number from 1 on"),
+        ({"candidates": "200"}, "candidates: '200'; a whole number"),
+        ({"averaged": True}, "averaged: True; a whole number"),
+        ({"chunk_frames": 0}, "chunk_frames: 0; a whole number from 1 on"),
+        ({"min_chunk_frames": 14}, "min_chunk_frames: 14; a whole number from 15 on"),
+        ({"backend_width": -3}, "backend_width: -3"),
+        ({"compress": "no"}, "compress: 'no'"),
         ({"speed": 2}, "unknown option 'speed'"),
     ],
 )
@@ -464,6 +471,14 @@ def without(entry):
         (lambda state: state.update(more=torch.zeros(1)), "more"),
         (lambda state: state.update({"output_std": torch.tensor([2.0])}), r"output_std is \[2.0\]"),
         (without("input_mean"), "no entry 'input_mean'"),
+        (
+            lambda state: state.update(input_mean=torch.tensor(0.0)),
+            r"'input_mean' has the shape \(",
+        ),
+        (
+            lambda state: state.update({"m_source.l_linear.weight": torch.zeros(1, 0)}),
+            r"l_linear.weight' has the shape \(1, 0\)",
+        ),
         (lambda state: state.clear() or state.update(files.generator_state(30)), "30 values"),
     ],
 )
@@ -488,8 +503,14 @@ def test_a_generator_that_does_not_fit(tmp_path, change, words):
             b"<TimeOffsets> \4\2\0\0\0\xfc\xff\xff\xff\0\0\0\0",
             r"tdnnf6.linear sees frames \(-4, 0\), \(-3, 0\) are known",
         ),
-        (names.CHUNK_FILES[1], b"10000", b"all", "expected a number of frames, found 'all'"),
+        (names.CHUNK_FILES[1], b"10000", b"all", "number of frames from 1 to .* found 'all'"),
         (names.CHUNK_FILES[0], b"25", b"0", "expected a number of frames"),
+        (names.CHUNK_FILES[0], b"25", b"14", "expected a number of frames from 15"),
+        (names.CHUNK_FILES[0], b"25", b"1000000", "from 15 to 100000, found '1000000'"),
+        (names.CHUNK_FILES[0], b"25", b"000000025123", "found '000000025123'"),
+        (names.CHUNK_FILES[1], b"10000", b"000000001" + bytes([48]) * 5000, "number of frames"),
+        (names.XVECTOR_FILE, b"Append(Offset(input, -2)", b"Append(Offset", "tdnn1.affine sees"),
+        (names.SEXES_FILE, b"1001 m", b"1001 m\n1001 f", "says 'f' and 'm' of 1001"),
         (names.SEXES_FILE, b"1001 m", b"1001 x", "expected a name and 'f' or 'm'"),
         (names.SEXES_FILE, b"1001 m\n", b"", r"says nothing of 1 speakers.*\(1001\)"),
         (names.SEXES_FILE, b"1001 m", b"\xff\xff", "cannot be read as text"),
@@ -528,6 +549,20 @@ def other_statistics(folder):
     files.place(folder, names.CMVN_FILE).write_bytes(kaldi_writer.single(stats))
 
 
+def no_features(folder):
+    files.place(folder, names.CMVN_FILE).write_text(" [\n  5\n  5 ]\n")
+
+
+def negative_variances(folder):
+    from golden import kaldi_writer
+
+    from voiceanon.hub import kaldi
+
+    path = folder / names.PLDA_FILE
+    plda = kaldi.read_plda(path)
+    path.write_bytes(kaldi_writer.plda(replace(plda, psi=-plda.psi)))
+
+
 def other_mixture(folder):
     from golden import kaldi_writer
 
@@ -545,6 +580,8 @@ def other_mixture(folder):
         (utterances, "1000 has 3 rows"),
         (not_finite, "the vector of 1000 is not finite"),
         (other_statistics, "do not fit frames of 30 features"),
+        (no_features, "expected two rows of sums with their count"),
+        (negative_variances, "variances that are negative"),
         (other_mixture, "16 Gaussians in 20 dimensions"),
     ],
 )
@@ -553,6 +590,29 @@ def test_files_that_do_not_belong_together(tmp_path, change, words):
     change(tmp_path)
     with pytest.raises(WeightsError, match=words):
         load("b1", weights=tmp_path, device="cpu")
+
+
+@pytest.mark.parametrize("key", [names.XVECTOR_FILE, names.LDA_FILE, names.MEAN_FILE])
+@pytest.mark.parametrize("level", ["utterance", "speaker"])
+def test_scores_that_are_no_numbers_choose_nobody(tmp_path, key, level):
+    from golden import kaldi_writer
+
+    from voiceanon.hub import kaldi
+
+    files.write_small(tmp_path)
+    path = tmp_path / key
+    if key == names.XVECTOR_FILE:
+        model = kaldi.read_nnet3(path)
+        entries = kaldi.nnet3_entries(model)
+        path.write_bytes(files.resized(path, {n: x * float("nan") for n, x in entries.items()}))
+    else:
+        read = kaldi.read_vector if key == names.MEAN_FILE else kaldi.read_matrix
+        path.write_bytes(kaldi_writer.single(read(path) * float("nan")))
+    broken = load("b1", weights=tmp_path, device="cpu", **SMALL)
+    with pytest.raises(ConversionError, match="comparison with the pool"):
+        broken.anonymize(SHORT, speaker="a", level=level)
+    with pytest.raises(ConversionError, match="comparison with the pool"):
+        broken.target_for_speaker(SHORT)
 
 
 def test_a_saved_system_is_the_same(system, tmp_path):

@@ -88,9 +88,10 @@ def anonymize_folder(
         on_result: Gets each result as soon as it is known.
 
     Raises:
-        ConfigError: An option does not fit, there is nothing to do, an output would take the place
-            of an input, or a worker process cannot get ready. No audio has been written then.
-            Faults of single utterances do not raise; they are in the result.
+        ConfigError: An option does not fit, there is nothing to do, the system has no voice for
+            anybody, an output would take the place of an input, or a worker process cannot get
+            ready. No audio has been written then. Faults of single utterances do not raise; they
+            are in the result.
     """
     started = time.perf_counter()
     processes = _choose_processes(workers, devices)
@@ -108,6 +109,7 @@ def anonymize_folder(
         finished={} if settings.drawn else earlier,
     )
     plan = planner.plan(items, outputs, anon.batch_seconds)
+    _check_voices(anon, plan)
     if on_plan is not None:
         on_plan(plan)
     results = []
@@ -178,6 +180,27 @@ def _check_targets(targets: Mapping[str, Target], items: Sequence[Item]) -> Mapp
             f"({len(unknown)} such keys); the first key here is {min(i.key for i in items)!r}."
         )
     return targets
+
+
+def _check_voices(anon: Anonymizer, plan: Plan) -> None:
+    """Raises the `ConfigError` of a system that cannot draw a voice for anybody here.
+
+    That is, where it lacks a pool, or the sex of every speaker: nothing is written then, while
+    single utterances that fail are reported.
+    """
+    jobs = [job for batch in plan.batches for job in batch]
+    if any(job.target is not None for job in jobs):
+        return
+    refusals = []
+    for speaker in dict.fromkeys(job.speaker for job in jobs):
+        try:
+            anon.draw_target(seeding.generator(seeding.fresh_secret()), speaker)
+        except ConfigError as error:
+            refusals.append(error)
+        else:
+            return
+    if refusals:
+        raise refusals[0]
 
 
 def _describe(

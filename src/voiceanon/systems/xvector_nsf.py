@@ -7,7 +7,6 @@ that of 2024; repository Voice-Privacy-Challenge-2022, commit 2000eb5.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,16 +18,15 @@ from torch import Tensor
 
 from voiceanon import seeding
 from voiceanon.anonymizer import Anonymizer
-from voiceanon.batching import pad, plan_batches
 from voiceanon.components.content import tdnnf_bottleneck
 from voiceanon.components.speaker import ivector_config, tdnn_xvector
 from voiceanon.components.speaker.ivector_config import IvectorConfig
 from voiceanon.components.vocoder.hn_sinc_nsf import HnSincNsfConfig
-from voiceanon.devices import arithmetic
 from voiceanon.errors import ConfigError, WeightsError
 from voiceanon.hub.convert import load_strict
-from voiceanon.hub.pool import Pool, read_pool
+from voiceanon.hub.pool import Pool
 from voiceanon.systems import xvector_nsf_files as published
+from voiceanon.systems.pools import as_pool, check_pool, run_in_batches
 from voiceanon.systems.references import open_references
 from voiceanon.systems.xvector_nsf_config import XVectorNSFConfig
 from voiceanon.systems.xvector_nsf_networks import (
@@ -146,24 +144,23 @@ class XVectorNSF(Anonymizer):
         Args:
             pool: A `Pool` with one row per speaker, the path of one, or reference speech by name.
         """
-        if isinstance(pool, str | os.PathLike):
-            pool = read_pool(pool)
-        if isinstance(pool, Mapping):
-            pool = self.make_pool(pool)
-        if not isinstance(pool, Pool):
+        pool = as_pool(pool, self.make_pool)
+        check_pool(
+            pool, width=pool_width(self.config), made_with=self._made_with(), system=self.info.id
+        )
+        if {len(row) for row in pool.features.values()} != {1}:
             raise ConfigError(
-                f"pool: expected a pool, its path or a dictionary of reference speech, got "
-                f"{type(pool).__name__}."
-            )
-        rows = {len(row) for row in pool.features.values()}
-        if pool.width != pool_width(self.config) or rows != {1}:
-            raise ConfigError(
-                f"pool: its speakers have {sorted(rows)} rows of {pool.width} values, those of "
-                f"{self.info.id} one of {pool_width(self.config)}; build the pool with this system."
+                f"pool: {self.info.id} takes one vector per speaker, this one has several; build "
+                "the pool with this system."
             )
         self.pool = pool
         self.weight_digests = {**self.weight_digests, "pool": pool.digest()}
         self._prepared = None
+
+    def _made_with(self) -> dict[str, str]:
+        """What makes x-vectors comparable: the weights of their network, and its chunks."""
+        network = self.weight_digests.get(published.XVECTOR_FILE, "not known")
+        return {"xvector": network, "chunk_frames": str(self.config.chunk_frames)}
 
     def make_pool(
         self, references: Mapping[str, Any], *, sexes: Mapping[str, str] | None = None
@@ -190,7 +187,8 @@ class XVectorNSF(Anonymizer):
             name: self._mean_xvector(name, recordings)[None].cpu()
             for name, recordings in references.items()
         }
-        return Pool(features, dict(sexes or {}), {"system": self.info.id})
+        facts = {**self._made_with(), "system": self.info.id, "rows": "x-vectors"}
+        return Pool(features, dict(sexes or {}), facts)
 
     @torch.inference_mode()
     def _mean_xvector(self, name: str, recordings: Any) -> Tensor:
@@ -204,15 +202,8 @@ class XVectorNSF(Anonymizer):
             trim_level=0,
             min_samples=int(self.info.min_seconds * self.sample_rate),
         )
-        rows: list[Tensor] = [Tensor()] * len(waves)
-        capacity = self.batch_seconds * self.sample_rate
-        for batch in plan_batches([len(wave) for wave in waves], capacity):
-            padded, lengths = pad([waves[index] for index in batch], self.device)
-            with arithmetic(self.precision, self.device):
-                vectors = self.networks.xvectors(padded, lengths)
-            for index, vector in zip(batch, vectors, strict=True):
-                rows[index] = vector
-        return torch.stack(rows).mean(0)
+        vectors = run_in_batches(self, waves, lambda *batch: list(self.networks.xvectors(*batch)))
+        return torch.stack(vectors).mean(0)
 
     def draw_target(self, generator: torch.Generator, speaker: str | None) -> Target:
         """Draws which of the candidates are averaged; who they are, the source decides."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -9,7 +10,7 @@ from typing import Literal, get_args
 from voiceanon.components.content.tdnnf_bottleneck import TdnnfBottleneckConfig
 from voiceanon.components.selection.pool_average import AVERAGED, CANDIDATES, Proximity
 from voiceanon.components.speaker.ivector_config import IvectorConfig
-from voiceanon.components.speaker.tdnn_xvector import XVectorConfig
+from voiceanon.components.speaker.tdnn_xvector import LOST_FRAMES, XVectorConfig
 from voiceanon.components.vocoder.hn_sinc_nsf import HnSincNsfConfig
 from voiceanon.errors import ConfigError
 
@@ -91,13 +92,36 @@ class XVectorNSFConfig:
         ):
             if word not in allowed:
                 raise ConfigError(f"{name}: {word!r} is not one of {', '.join(map(str, allowed))}.")
-        wrong = {name: sex for name, sex in self.source_sexes.items() if sex not in SEXES}
-        if wrong:
-            raise ConfigError(f"source_sexes: expected 'f' or 'm' for each speaker, got {wrong}.")
+        sexes = self.source_sexes
+        if not isinstance(sexes, Mapping) or not all(sex in SEXES for sex in sexes.values()):
+            raise ConfigError(
+                f"source_sexes: expected 'f' or 'm' for each speaker, got {sexes!r:.200}."
+            )
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        for name, number, least in (
+            ("candidates", self.candidates, 1),
+            # Its bounds follow below.
+            ("averaged", self.averaged, 0),
+            ("chunk_frames", self.chunk_frames, 1),
+            # Less leaves no frame that sees all of its context.
+            ("min_chunk_frames", self.min_chunk_frames, LOST_FRAMES + 1),
+            ("backend_width", self.backend_width, 1),
+        ):
+            if number is not None and (type(number) is not int or number < least):
+                raise ConfigError(f"{name}: {number!r}; a whole number from {least} on is due.")
         if not 1 <= self.averaged <= self.candidates:
             raise ConfigError(
                 f"averaged: {self.averaged} of {self.candidates} candidates cannot be drawn; 1 to "
                 f"{self.candidates} can."
             )
-        if not self.dither >= 0:
-            raise ConfigError(f"dither: {self.dither} is no standard deviation; 0 is none.")
+        if not isinstance(self.dither, float | int) or not 0 <= self.dither < math.inf:
+            raise ConfigError(f"dither: {self.dither!r} is no standard deviation; 0 is none.")
+        for name, choice in (
+            ("cross_gender", self.cross_gender),
+            ("compress", self.compress),
+            ("pcm16", self.pcm16),
+        ):
+            if not isinstance(choice, bool):
+                raise ConfigError(f"{name}: {choice!r} is neither True nor False.")

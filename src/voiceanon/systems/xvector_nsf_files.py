@@ -14,7 +14,7 @@ from torch import Tensor
 from voiceanon import seeding
 from voiceanon.components.content.tdnnf_bottleneck import SHIFTS, merge_lda
 from voiceanon.components.speaker.ivector_config import ivector_entries
-from voiceanon.components.speaker.tdnn_xvector import CONTEXTS
+from voiceanon.components.speaker.tdnn_xvector import CONTEXTS, LOST_FRAMES
 from voiceanon.errors import WeightsError
 from voiceanon.hub import kaldi
 from voiceanon.hub.pool import Pool
@@ -52,7 +52,8 @@ RANDOM_MALES = 600
 
 _RANDOM_SEED = 0
 
-_LARGEST_SETTING = 1 << 20
+_LARGEST_CHUNK = 100_000
+"""Frames, ten times the chunk of the training recipe; what short chunks are filled up to costs."""
 
 
 def weight_keys(vectors: Vectors) -> tuple[str, ...]:
@@ -118,7 +119,7 @@ def read_ivector_extractor(files: Mapping[str, Path]) -> dict[str, Tensor]:
             f"{tuple(ubm.inv_vars.shape)} in {files[UBM_FILE]} and {len(splice)} dimensions in "
             f"{files[SPLICE_FILE]}. Take all of them from one package."
         )
-    if stats.ndim != 2 or len(stats) != 2 or not float(stats[0, -1]) > 0:
+    if len(stats) != 2 or stats.shape[1] < 2 or not float(stats[0, -1]) > 0:
         raise WeightsError(
             f"{files[CMVN_FILE]}: expected two rows of sums with their count, found "
             f"{tuple(stats.shape)}; take the published file."
@@ -147,6 +148,11 @@ def read_backend(files: Mapping[str, Path]) -> dict[str, Tensor]:
         WeightsError: A file is damaged, or the files do not belong together.
     """
     plda = kaldi.read_plda(files[PLDA_FILE])
+    if not bool((plda.psi >= 0).all()):
+        raise WeightsError(
+            f"{files[PLDA_FILE]}: holds variances that are negative or no numbers; take the "
+            "published file."
+        )
     mean, transform = kaldi.read_vector(files[MEAN_FILE]), kaldi.read_matrix(files[LDA_FILE])
     if transform.shape != (len(plda.mean), len(mean) + 1):
         raise WeightsError(
@@ -170,14 +176,16 @@ def read_chunk_sizes(files: Mapping[str, Path]) -> tuple[int, int]:
         WeightsError: A file holds no such number.
     """
     sizes = []
-    for key in CHUNK_FILES:
+    # What a chunk is filled up to must leave a frame that sees all of its context.
+    for key, smallest in zip(CHUNK_FILES, (LOST_FRAMES + 1, 1), strict=True):
         text = _text(files[key]).strip()
-        if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= _LARGEST_SETTING):
+        number = int(text) if len(text) < 10 and text.isascii() and text.isdigit() else 0
+        if not smallest <= number <= _LARGEST_CHUNK:
             raise WeightsError(
-                f"{files[key]}: expected a number of frames, found {text[:40]!r}; take the "
-                "published file."
+                f"{files[key]}: expected a number of frames from {smallest} to {_LARGEST_CHUNK}, "
+                f"found {text[:40]!r}; take the published file."
             )
-        sizes.append(int(text))
+        sizes.append(number)
     return sizes[0], sizes[1]
 
 
@@ -273,13 +281,13 @@ def _speakers(path: Path) -> dict[str, Tensor]:
 
 def _sexes(path: Path) -> dict[str, str]:
     """Sex by speaker, from lines of a name and ``f`` or ``m``."""
-    sexes = {}
+    sexes: dict[str, str] = {}
     for line in _text(path).splitlines():
         words = line.split()
         if words and (len(words) != 2 or words[1] not in SEXES):
             raise WeightsError(f"{path}: expected a name and 'f' or 'm', found {line[:60]!r}.")
-        if words:
-            sexes[words[0]] = words[1]
+        if words and sexes.setdefault(words[0], words[1]) != words[1]:
+            raise WeightsError(f"{path}: says 'f' and 'm' of {words[0]}; take the published file.")
     return sexes
 
 
@@ -301,7 +309,7 @@ def _offsets(descriptor: kaldi.Descriptor | None) -> tuple[float, ...]:
     for part in parts:
         offset: object = 0.0
         if isinstance(part, kaldi.Descriptor) and part.name == "Offset":
-            offset = part.arguments[-1]
+            offset = part.arguments[-1] if part.arguments else None
         found.append(offset if isinstance(offset, float) else float("nan"))
     return tuple(found)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from voiceanon.components.f0.masked import exact
 from voiceanon.components.selection.pool_average import allowed_speakers, candidates, cosine_scores
 from voiceanon.components.speaker.plda import Plda, PldaPool
+from voiceanon.errors import ConversionError
 from voiceanon.hub.pool import Pool
 from voiceanon.systems.xvector_nsf_config import XVectorNSFConfig
 
@@ -120,11 +121,19 @@ class PreparedPool:
 
         Raises:
             ConfigError: The pool has too few speakers of a sex.
+            ConversionError: A score is not finite, so that nothing tells who is far.
         """
         if self.plda is None:
             scores = cosine_scores(sources, self.vectors)
         else:
             scores = self.plda.scores(sources)
+        # Sorting would take it without a word.
+        if not bool(scores.isfinite().all()):
+            raise ConversionError(
+                "x-vectors: their comparison with the pool gave values that are not finite, so "
+                "that no speakers can be chosen. Weights or pool are damaged; take the published "
+                "files."
+            )
         allowed = allowed_speakers(self.sexes, sexes, sources.device)
         # The host has to know: a voice is a list of names.
         places = candidates(

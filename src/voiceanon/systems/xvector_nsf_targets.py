@@ -94,10 +94,12 @@ def check_candidates(config: XVectorNSFConfig, pool: Pool, sex: str) -> None:
     """Raises `ConfigError` where the pool has too few speakers of a sex."""
     count = sum(not sex or pool.sex(name) == sex for name in pool.names)
     if count < config.candidates:
-        kind = {"f": "female", "m": "male", "": ""}[sex]
+        kind = {"f": "female ", "m": "male ", "": ""}[sex]
+        sexes = ", or tell the sexes of its speakers" if sex else ""
+        fewer = f"load with candidates={count} and averaged={count} or fewer, or " if count else ""
         raise ConfigError(
-            f"pool: {config.candidates} candidates are wanted, but the pool has {count} {kind} "
-            f"speakers; load with candidates={count} or fewer, or take a larger pool."
+            f"pool: {config.candidates} candidates are wanted, but the pool has {count} {kind}"
+            f"speakers; {fewer}take a larger pool{sexes}."
         )
 
 

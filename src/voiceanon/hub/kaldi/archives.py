@@ -111,9 +111,10 @@ def read_object(stream: Stream) -> Tensor:
 def _compressed(stream: Stream) -> npt.NDArray[np.float32]:
     """A compressed matrix: 8 bits with order statistics by column, 16 bits, or 8 bits."""
     token = stream.token()
-    lowest, span = stream.numbers((2,), np.dtype("<f4")).astype(np.float64)
-    if not np.isfinite([lowest, span]).all():
+    limits = stream.numbers((2,), np.dtype("<f4"))
+    if not np.isfinite(limits).all():
         stream.fail("the values of a compressed matrix are not finite,")
+    lowest, span = limits.astype(np.float64)
     rows, columns = stream.numbers((2,), np.dtype("<i4")).tolist()
     if token == "CM":
         heads = stream.numbers((columns, _PERCENTILES), np.dtype("<u2")) / 0xFFFF

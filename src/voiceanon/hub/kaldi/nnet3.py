@@ -1,4 +1,6 @@
-"""Raw nnet3 models: nodes, components and their fields (sheet of the x-vector family, section 14).
+"""Raw nnet3 models: nodes, components and their fields.
+
+Source: specification sheet of the x-vector family, section 14.
 
 A model is a few lines of text that say how nodes are wired, and the components that the nodes use.
 What a component holds depends on its type; `FIELDS` lists that, and a type or a field that does not
@@ -88,10 +90,16 @@ FIELDS: Mapping[str, tuple[Field, ...]] = {
 EPSILON = 1e-3
 """What is added to the variances of batch normalisation: Kaldi's default, kept by all recipes."""
 
+_LARGEST_NORMALISED = 1 << 20
+"""Values of all normalisations of a model; published models have less than 30,000."""
+
 _PARAMETERS = {"LinearParams": "weight", "Params": "weight", "BiasParams": "bias"}
 """Ends of entries by field."""
 
 _DESCRIPTOR_TOKEN = re.compile(r"\s*([A-Za-z_][\w.\-]*|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|[(),])")
+_SETTING = re.compile(r"(?:^|(?<!\s)\s+)([A-Za-z][\w-]*)=")
+"""Begins only where a run of spaces does: else a long run would be searched from each of them."""
+
 _NODE_KINDS = ("input-node", "component-node", "dim-range-node", "output-node")
 _DEEPEST = 32
 """Brackets in brackets; published models stay below 5."""
@@ -224,6 +232,7 @@ def nnet3_entries(model: Nnet3) -> dict[str, Tensor]:
         WeightsError: A batch normalisation has another epsilon than 1e-3 or a target RMS that is
             not 1, which the entries cannot say.
     """
+    _check_normalised(model)
     entries: dict[str, Tensor] = {}
     for name, component in model.components.items():
         for field, end in _PARAMETERS.items():
@@ -236,11 +245,25 @@ def nnet3_entries(model: Nnet3) -> dict[str, Tensor]:
     return entries
 
 
+def _check_normalised(model: Nnet3) -> None:
+    """Bounds what is repeated: a few bytes of a file can claim any number of values."""
+    kind = "BatchNormComponent"
+    sizes = [part.fields["Dim"] for part in model.components.values() if part.type == kind]
+    total = sum(size for size in sizes if isinstance(size, int) and size > 0)
+    if total > _LARGEST_NORMALISED:
+        raise WeightsError(
+            f"{model.path}: its normalisations claim to have {total} values; take the published "
+            "file."
+        )
+
+
 def _statistics(component: Component, path: Path) -> tuple[Tensor, Tensor]:
     fields = component.fields
     size, block = fields["Dim"], fields["BlockDim"]
     mean, variance = component.tensor("StatsMean"), component.tensor("StatsVar")
-    if not isinstance(size, int) or not isinstance(block, int) or block < 1 or size % block:
+    if not isinstance(size, int) or not isinstance(block, int):
+        raise TypeError(f"{component.name}: sizes are no integers")
+    if not 0 < block <= size or size % block:
         raise WeightsError(f"{path}: {component.name} has {size} values in blocks of {block}.")
     if len(mean) != block or len(variance) != block:
         raise WeightsError(
@@ -254,8 +277,6 @@ def _statistics(component: Component, path: Path) -> tuple[Tensor, Tensor]:
             f"{path}: {component.name} has epsilon {found[0]:g} and target RMS {found[1]:g}; "
             f"{EPSILON:g} and 1 are known. Take the published file."
         )
-    if size // block > (1 << 20) // block:
-        raise WeightsError(f"{path}: {component.name} claims to have {size} values.")
     return mean.repeat(size // block), variance.clamp(min=0).repeat(size // block)
 
 
@@ -308,7 +329,7 @@ def _node(line: str, stream: Stream) -> Node:
     if kind not in _NODE_KINDS:
         stream.fail(f"expected a line of nodes, found {line[:80]!r}")
     # A value runs up to the next key, since descriptors hold spaces.
-    parts = re.split(r"(?:^|\s+)([A-Za-z][\w-]*)=", rest)
+    parts = _SETTING.split(rest)
     settings = dict(zip(parts[1::2], parts[2::2], strict=True))
     if parts[0].strip() or "name" not in settings:
         stream.fail(f"expected key=value and a name, found {line[:80]!r}")

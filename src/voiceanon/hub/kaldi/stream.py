@@ -1,4 +1,6 @@
-"""Tokens and values of Kaldi's binary streams (sheet of the x-vector family, section 14).
+"""Tokens and values of Kaldi's binary streams.
+
+Source: specification sheet of the x-vector family, section 14.
 
 All numbers are little-endian. Scalars have a byte in front that states their size; data of vectors
 and matrices are taken only if as many bytes are there as their sizes ask for.
@@ -152,11 +154,11 @@ class Stream:
 
     def vector(self) -> Tensor:
         """Reads a vector, float32 or float64 ``(N,)``."""
-        return self._tensor(*self._shaped("V", 1))
+        return _own_tensor(self._shaped("V", 1)[1])
 
     def matrix(self) -> Tensor:
         """Reads a matrix, float32 or float64 ``(R, C)``."""
-        return self._tensor(*self._shaped("M", 2))
+        return _own_tensor(self._shaped("M", 2)[1])
 
     def symmetric(self) -> Tensor:
         """Reads a packed symmetric matrix and gives it in full, ``(N, N)``."""
@@ -192,12 +194,13 @@ class Stream:
         stored = (shape[0] * (shape[0] + 1) // 2,) if form == "P" else shape
         return shape, self.numbers(stored, _KINDS[token[0]])
 
-    def _tensor(self, shape: tuple[int, ...], values: npt.NDArray[Any]) -> Tensor:
-        # A copy, which can be written to and does not hold the file.
-        return torch.from_numpy(values.astype(values.dtype.newbyteorder("=")))
-
     def _array(self, count: int, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
         return np.frombuffer(self.take(count * dtype.itemsize, what), dtype)
+
+
+def _own_tensor(values: npt.NDArray[Any]) -> Tensor:
+    """A copy, which can be written to and does not hold the file."""
+    return torch.from_numpy(values.astype(values.dtype.newbyteorder("=")))
 
 
 def open_stream(path: Path) -> Stream:

@@ -15,6 +15,10 @@ RATE = 16_000
 CHANNELS = 64
 """Width of the context and of the filter blocks."""
 
+MOST_CONVOLUTIONS = 12
+"""Of a block in a file; the published ones have 10. Each looks back twice as far as the one before,
+so that a few more would take all memory."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class HnSincNsfConfig:
@@ -68,13 +72,19 @@ class HnSincNsfConfig:
                     f"hn-sinc-NSF: the entry {name!r} has the shape {tuple(entry.shape)}; {sizes} "
                     "sizes above 0 are due. Check that it is not another network's."
                 )
+        convolutions = [_count(entries, f"{branch}0.l_convs.") for branch in (_HARMONIC, _NOISE)]
+        if max(convolutions) > MOST_CONVOLUTIONS:
+            raise WeightsError(
+                f"hn-sinc-NSF: {max(convolutions)} convolutions in a block; {MOST_CONVOLUTIONS} "
+                "are the most. Check that it is not another network's."
+            )
         return cls(
             input_width=width.shape[0],
             hop_samples=average.shape[-1],
             harmonics=linear.shape[-1],
             harmonic_blocks=_count(entries, _HARMONIC),
-            harmonic_convolutions=_count(entries, f"{_HARMONIC}0.l_convs."),
-            noise_convolutions=_count(entries, f"{_NOISE}0.l_convs."),
+            harmonic_convolutions=convolutions[0],
+            noise_convolutions=convolutions[1],
         )
 
 
