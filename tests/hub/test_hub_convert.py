@@ -97,6 +97,14 @@ def test_integers_are_not_taken_for_weights():
     assert "layers.0.weight: torch.int64, torch.float32" in failure(Net(), state)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_values_that_are_not_finite_are_refused(value):
+    state = published()
+    state["old.1.b"][2] = value
+    message = failure(Net(), state)
+    assert "1 entry with values that are not finite:\n  layers.1.bias\n" in message
+
+
 def test_all_faults_come_in_one_message_of_bounded_length():
     message = failure(Net(depth=30), {f"other.{i}": torch.ones(1) for i in range(40)})
     assert "63 entries missing from the file" in message

@@ -75,8 +75,8 @@ def load_strict(
             `voiceanon.components.weight_norm.fold_entries`.
 
     Raises:
-        WeightsError: Entries are missing or left over, or have another shape or kind of numbers;
-            the message lists them.
+        WeightsError: Entries are missing or left over, have another shape or kind of numbers, or
+            hold values that are not finite; the message lists them.
     """
     kept = {name: t for name, t in tensors.items() if unused is None or not unused(name)}
     given = rename(kept, renames, file=file)
@@ -87,6 +87,7 @@ def load_strict(
         *_list("missing from the file", sorted(wanted.keys() - given.keys())),
         *_list("of no use to the network", sorted(given.keys() - wanted.keys())),
         *_list("that do not fit (file, network)", list(_misfits(given, wanted))),
+        *_list("with values that are not finite", list(_not_finite(given, wanted))),
     ]
     if faults:
         raise WeightsError(
@@ -106,6 +107,13 @@ def _misfits(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Itera
             yield f"{name}: {tuple(source.shape)}, {tuple(target.shape)}"
         elif source.is_floating_point() != target.is_floating_point():
             yield f"{name}: {source.dtype}, {target.dtype}"
+
+
+def _not_finite(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Iterable[str]:
+    """Such values need not show in a result: a step that chooses something hides them."""
+    for name in wanted:
+        if name in given and not bool(given[name].isfinite().all()):
+            yield name
 
 
 def _list(what: str, entries: Sequence[str]) -> list[str]:
