@@ -1111,6 +1111,14 @@ def attempt(work, errors):
         return None
 
 
+def both_sizes(check, device, amount, reduced, options):
+    """Parts of a run: a check in reduced sizes, and in official ones where no options are given."""
+    parts = [("checks", check(device, amount, reduced, PRECISIONS))]
+    if not options:
+        parts.append(("checks", check(device, amount, options, amount.check_precisions)))
+    return parts
+
+
 def run(device, amount, out):
     """Makes all rows; one that fails does not keep the others from being made."""
     start = time.perf_counter()
@@ -1127,30 +1135,10 @@ def run(device, amount, out):
             for name, options in amount.systems.items()
             if not options
         ),
-        ("checks", check_codec_lm(device, amount, REDUCED_B4, PRECISIONS)),
-        *(
-            ("checks", check_codec_lm(device, amount, options, amount.check_precisions))
-            for options in [amount.codec_lm]
-            if not options
-        ),
-        ("checks", check_gan_fastspeech2(device, amount, REDUCED_B3, PRECISIONS)),
-        *(
-            ("checks", check_gan_fastspeech2(device, amount, options, amount.check_precisions))
-            for options in [amount.gan_fastspeech2]
-            if not options
-        ),
-        ("checks", check_asr_tts(device, amount, REDUCED_T8_1, PRECISIONS)),
-        *(
-            ("checks", check_asr_tts(device, amount, options, amount.check_precisions))
-            for options in [amount.asr_tts]
-            if not options
-        ),
-        ("checks", check_xvector_nsf(device, amount, REDUCED_B1, PRECISIONS)),
-        *(
-            ("checks", check_xvector_nsf(device, amount, options, amount.check_precisions))
-            for options in [amount.xvector_nsf]
-            if not options
-        ),
+        *both_sizes(check_codec_lm, device, amount, REDUCED_B4, amount.codec_lm),
+        *both_sizes(check_gan_fastspeech2, device, amount, REDUCED_B3, amount.gan_fastspeech2),
+        *both_sizes(check_asr_tts, device, amount, REDUCED_T8_1, amount.asr_tts),
+        *both_sizes(check_xvector_nsf, device, amount, REDUCED_B1, amount.xvector_nsf),
         ("speed", time_xvector_nsf(device, amount)),
         ("speed", time_codec_lm(device, amount)),
         ("speed", time_gan_fastspeech2(device, amount)),

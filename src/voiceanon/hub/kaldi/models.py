@@ -6,6 +6,7 @@ Source: specification sheet of the x-vector family, sections 14 and 15.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,10 +161,7 @@ def read_matrix(path: Path) -> Tensor:
     """
     stream = open_stream(path)
     if stream.is_binary():
-        stream.begin()
-        matrix = stream.matrix()
-        stream.end()
-        return matrix
+        return _only(stream, stream.matrix)
     rows = _text_rows(stream)
     if len({len(row) for row in rows}) != 1:
         stream.fail("expected a matrix in text form, '[', rows of equal length, ']',")
@@ -178,14 +176,19 @@ def read_vector(path: Path) -> Tensor:
     """
     stream = open_stream(path)
     if stream.is_binary():
-        stream.begin()
-        vector = stream.vector()
-        stream.end()
-        return vector
+        return _only(stream, stream.vector)
     rows = _text_rows(stream)
     if len(rows) != 1:
         stream.fail("expected a vector in text form, '[', numbers, ']',")
     return torch.tensor(rows[0], dtype=torch.float64)
+
+
+def _only(stream: Stream, read: Callable[[], Tensor]) -> Tensor:
+    """The one binary object of a file."""
+    stream.begin()
+    value = read()
+    stream.end()
+    return value
 
 
 def _text_rows(stream: Stream) -> list[list[float]]:
